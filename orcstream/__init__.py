@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from orcstream.file.unlocking import EncryptedColumn
     from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions
-    from orcstream.io.options import IoOptions
+    from orcstream.io.contract.byte_source import IoOptions
     from orcstream.io.sink import cleanup, commit, discard
     from orcstream.plan.tail import Tail
     from orcstream.query.expr import Expr, col
@@ -159,7 +159,7 @@ _get, _names = lazy_names(
         ),
         ".file.unlocking": ("EncryptedColumn",),
         ".io.contract.byte_sink": ("Leftover", "Prepared", "SinkOptions"),
-        ".io.options": ("IoOptions",),
+        ".io.contract.byte_source": ("IoOptions",),
         ".io.sink": ("cleanup", "commit", "discard"),
         ".plan.tail": ("Tail",),
         ".query.expr": ("Expr", "col"),

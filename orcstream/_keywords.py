@@ -10,8 +10,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from orcstream.errors import UsageError
 
@@ -105,6 +106,69 @@ def check_seconds(name: str, value: object, *, may_be_0: bool = False, url: str 
     if not is_one or (value == 0 and not may_be_0):
         limits = "" if may_be_0 else " above 0"
         raise UsageError(f"{name} must be a number of seconds{limits}, not {value!r}", url=url)
+
+
+def check_options(
+    options: object,
+    of: str,
+    *,
+    integers: Mapping[str, int],
+    numbers: Collection[str],
+    flags: Collection[str],
+    may_be_none: Collection[str] = (),
+) -> None:
+    """Raise `UsageError` for values that `options` of this name cannot have.
+
+    `integers` have a least value, `numbers` are above 0, and `flags` are True or False.
+    """
+    for name in (*integers, *numbers, *flags):
+        value = getattr(options, name)
+        if value is None and name in may_be_none:
+            continue
+        if name in integers:
+            check_integer(f"{of}: {name}", value, integers[name])
+        elif name in flags:
+            if not isinstance(value, bool):
+                raise UsageError(f"{of}: {name} must be True or False, not {value!r}")
+        elif not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise UsageError(f"{of}: {name} must be above 0, not {value!r}")
+
+
+def options_of(cls: type[T], name: str, value: T | Mapping[str, Any] | None) -> T:
+    """Options of a dataclass as a user gives them in the parameter `name`; UsageError for unknown ones."""
+    if value is None:
+        return cls()
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} must be {cls.__name__} or a dictionary, not {type(value).__name__}")
+    known = [field.name for field in fields(cast("Any", cls))]
+    for given in value:
+        if given not in known:
+            raise UsageError(f"{name}: unknown option {given!r}; there are {', '.join(known)}")
+    return cls(**value)
+
+
+def unknown_option(error: Exception) -> str:
+    """What a library says of an option that it does not know; empty of everything else."""
+    found = (
+        re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError)
+        else None
+    )
+    return f"there is no option {found[1]!r}" if found else ""
+
+
+def plain_options(given: object) -> dict[str, Any]:
+    """Return storage options as a dictionary of their own; none of them is in the error for others."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UsageError(
+            "storage_options must be a dictionary with names of options as keys, such as {'anon': True}, not "
+            f"a {type(given).__name__}"
+        )
+    return dict(given)
 
 
 def explain(function: Callable[..., object], entries: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.vectors.column import Vector
 from orcstream.datasets.listing import FoundFile
 from orcstream.io.loop.uncancelled import run_in_thread
-from orcstream.io.source import cost_of
+from orcstream.io.urls import cost_of
 from orcstream.query.expr import Expr
 from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.file import OrcFile, batches_of

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -84,6 +85,7 @@ def mean_time_zone(name: str) -> ZoneRules:
     return _rules(name, _read(_JAVA_NAMES.get(name, name)))
 
 
+@lru_cache(maxsize=512)
 def find_zone(name: str) -> ZoneRules | None:
     """`load_zone`, or None for a name that is no zone: of a text among the data.
 
@@ -215,18 +217,13 @@ def trust_in(tail: Tail) -> Trust:
     return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)
 
 
-class FileTimes:
+class FileTimes(NamedTuple):
     """What `open` was told about the file's times."""
 
-    __slots__ = ("calendar", "default_timezone", "instants", "timezone")
-
-    def __init__(
-        self, timezone: str | None, default_timezone: str, calendar: str, *, instants: bool = False
-    ) -> None:
-        self.timezone = timezone
-        self.default_timezone = default_timezone
-        self.calendar = calendar
-        self.instants = instants
+    timezone: str | None
+    default_timezone: str
+    calendar: str
+    instants: bool = False
 
     def clock(self, written: str | None) -> Clock:
         """How TIMESTAMP values are told that were written in a zone."""

@@ -21,8 +21,7 @@ from typing import TypeAlias
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_length
-from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, RetryPolicy, Suffix
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.urls import READ_ONLY, kind_of, text_of
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
+from orcstream.io.contract.byte_source import retry_commit
 from orcstream.io.contract.folder import retried
-from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
 from orcstream.io.loop.uncancelled import clean_up, until_over
-from orcstream.io.source import open_source
+from orcstream.io.urls import open_source
 
 if TYPE_CHECKING:
     from orcstream.io.contract.byte_sink import Prepared

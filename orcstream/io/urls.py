@@ -1,4 +1,4 @@
-"""URLs: which protocol and which path they name, which store that is, and what it is opened with.
+"""URLs: which protocol and which path they name, which store that is, what it is opened with; and to read.
 
 Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` chains), and which relative paths
 stay below a folder in every store. Must not know how any store works. A store is a package of `io.stores`
@@ -16,9 +16,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from orcstream._credentials import SCHEME, strip_credentials
-from orcstream.byterange import CostModel
+from orcstream._keywords import plain_options
+from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import UsageError
-from orcstream.io.options import IoOptions, plain_options
+from orcstream.io.contract.byte_source import ByteSource, IoOptions
+from orcstream.io.loop.tasks import need_asyncio
 
 # HDFS over HTTP, and over its own RPC.
 WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
@@ -90,6 +92,11 @@ def local_path(url: str) -> str:
     return path[1:] if _HAS_DRIVES and start and _DRIVE.match(path) else path
 
 
+def shown_of(url: str) -> str:
+    """The URL without credentials. A plain path has none."""
+    return strip_credentials(url) if "://" in url else url
+
+
 def name_of(url: str) -> str:
     """One for ``/x`` and ``file:///x``, and one for ``s3://`` and ``s3a://``; no credentials."""
     protocol = protocol_of(url)
@@ -157,7 +164,7 @@ class StoreUrl:
         """The target that a user names; `kinds` ends the sentence of the error for what is no URL."""
         text = text_of(url, kinds)
         options = plain_options(storage_options)
-        return cls(text, strip_credentials(text), kind_of(text), options, io or IoOptions())
+        return cls(text, shown_of(text), kind_of(text), options, io or IoOptions())
 
     @property
     def store(self) -> str:
@@ -171,8 +178,12 @@ class StoreUrl:
 
     async def open(self, part: str, *arguments: Any, store: str = "") -> Any:
         """What the store's module `part` opens, of this target and `arguments`."""
-        module = import_module(f"orcstream.io.stores.{store or self.store}.{part}")
-        return await module.open_target(self, *arguments)
+        return await _part_of(store or self.store, part).open_target(self, *arguments)
+
+
+def _part_of(store: str, part: str) -> Any:
+    """A module of a store."""
+    return import_module(f"orcstream.io.stores.{store}.{part}")
 
 
 def preset_of(kind: str) -> CostModel:
@@ -181,3 +192,36 @@ def preset_of(kind: str) -> CostModel:
         return CostModel.hdfs()
     preset = {"http": CostModel.http, "local": CostModel.local, "memory": CostModel.memory}
     return preset.get(_STORES.get(kind, ""), CostModel.object_store)()
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+_KINDS = "text, a path or bytes"
+
+
+async def open_source(
+    url: str | os.PathLike[str] | BytesLike,
+    *,
+    storage_options: Mapping[str, Any] | None,
+    io_options: IoOptions | Mapping[str, Any] | None,
+) -> ByteSource:
+    """The source that reads `url`: a path, any URL that fsspec knows, or the bytes themselves.
+
+    No request is sent yet, but for local files, which are opened.
+    """
+    need_asyncio()
+    tuned = IoOptions.of(io_options)
+    source: ByteSource
+    if isinstance(url, bytes | bytearray | memoryview):
+        source = _part_of("memory", "source").BytesSource(url, tuned.tune(CostModel.memory()))
+    else:
+        source = await StoreUrl.of(url, storage_options, tuned, kinds=_KINDS).open("source")
+    return source
+
+
+def cost_of(
+    url: str | os.PathLike[str] | BytesLike, io_options: IoOptions | Mapping[str, Any] | None
+) -> CostModel:
+    """What reading from the kind of source behind `url` costs, before anything was measured."""
+    in_memory = isinstance(url, bytes | bytearray | memoryview)
+    return IoOptions.of(io_options).tune(preset_of("memory" if in_memory else kind_of(text_of(url, _KINDS))))

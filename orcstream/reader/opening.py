@@ -24,13 +24,11 @@ from orcstream.encryption import KeyProvider, check_provider
 from orcstream.errors import OrcError, UsageError, located
 from orcstream.file.unlocking import KeyRing, UnlockedFile, known_tail, read_tail, required_keys
 from orcstream.file.zones import FileTimes, load_zone
-from orcstream.io.contract.byte_source import ByteSource
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import ByteSource, IoOptions, RetryPolicy
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Pending, Running, Signal, Stream, Supervisor
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.options import IoOptions
-from orcstream.io.source import cost_of, open_source
+from orcstream.io.urls import cost_of, open_source
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.observing import Observer, Watch, check_observer, watched
 from orcstream.reader.engine.session import Session
@@ -132,8 +130,10 @@ class OpenOptions:
         times = FileTimes(self.timezone, self.default_timezone, self.calendar, instants=bool(self.instants))
         object.__setattr__(self, "times", times)
         object.__setattr__(self, "required_keys", required_keys(self.require_keys))
-        check_provider(self.keys, "keys")
-        check_observer(self.observer)
+        if self.keys is not None:
+            check_provider(self.keys, "keys")
+        if self.observer is not None:
+            check_observer(self.observer)
         object.__setattr__(self, "io", IoOptions.of(self.io_options))
 
 

@@ -17,7 +17,7 @@ from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared
 from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, discard, open_sink
-from orcstream.io.source import open_source
+from orcstream.io.urls import open_source
 
 __all__ = ["AWKWARD_NAMES", "Described", "SinkStore", "SourceStore"]
 

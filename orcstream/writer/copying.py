@@ -16,8 +16,7 @@ from orcstream.byterange import ByteRange, RangeBuffer, coalesce
 from orcstream.codec.crypto.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.file.unlocking import UnlockedFile
-from orcstream.io.contract.byte_source import ByteSource, Suffix
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import ByteSource, RetryPolicy, Suffix
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.tail import check_footer, check_footer_length, footer_of

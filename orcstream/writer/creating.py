@@ -13,7 +13,7 @@ from typing import TypeAlias, Unpack
 from orcstream._keywords import takes
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.codec.crypto.annotations import without_encryption
-from orcstream.encryption import check_provider
+from orcstream.encryption import NO_KEYS, check_provider
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.contract.byte_sink import SinkOptions
@@ -53,8 +53,9 @@ def create(url: Target, schema: object = None, **given: Unpack[CreateOptions]) -
     `KeyUnavailable` for a key that is not there or refused, and the errors of the stores of keys and files.
     """
     options = WriteOptions(**given)
-    check_provider(options.keys, "keys")
-    if options.encrypt and options.keys is None:
+    if options.keys is not None:
+        check_provider(options.keys, "keys")
+    elif options.encrypt:
         raise UsageError("encrypted columns need keys: give create() a key provider")
     found = None if schema is None else without_encryption(schema_of(schema))
     if found is not None:
@@ -92,7 +93,8 @@ class Creating(Pending[OrcWriter]):
 
     async def create(self, workers: Workers | None = None) -> OrcWriter:
         """The writer; several may share `workers`."""
-        keys = await draw_keys(self.options.keys, self.options.key_names)
+        provider = self.options.keys
+        keys = NO_KEYS if provider is None else await draw_keys(provider, self.options.key_names)
         outlet = await self.open_outlet()
         return OrcWriter(
             outlet, self._schema, self.options, user_metadata=self._user_metadata, keys=keys, workers=workers

@@ -34,12 +34,12 @@ _AT_ONCE = 8
 _ANEW_AT_ONCE = 4
 
 
-async def draw_keys(provider: KeyProvider | None, names: Sequence[str]) -> FileKeys:
+async def draw_keys(provider: KeyProvider, names: Sequence[str]) -> FileKeys:
     """A new local key for each of the names, of the newest version of that master key.
 
     Raises what the provider raises, and `KeyUnavailable` where it gives what is no key.
     """
-    if provider is None or not names:
+    if not names:
         return NO_KEYS
     current = await current_keys(provider, names)
     return await draw_local_keys(provider, [current[name] for name in names])

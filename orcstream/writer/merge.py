@@ -24,14 +24,12 @@ from orcstream.encryption import NO_KEYS, FileKeys, KeyProvider
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.file.unlocking import UnlockedFile, read_tail
 from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
-from orcstream.io.contract.byte_source import ByteSource
-from orcstream.io.contract.retry import RetryPolicy, retry_commit
+from orcstream.io.contract.byte_source import ByteSource, IoOptions, RetryPolicy, retry_commit
 from orcstream.io.loop.clients import keep_clients
 from orcstream.io.loop.tasks import first_failure
 from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_over
-from orcstream.io.options import IoOptions
 from orcstream.io.sink import commit, open_sink
-from orcstream.io.source import cost_of, open_source
+from orcstream.io.urls import cost_of, open_source
 from orcstream.plan.merge.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge.variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC

@@ -23,7 +23,7 @@ from orcstream.codec.encode.grouping import joined, keeps_little
 from orcstream.codec.ingest.ingest import IngestedRows, ReadyRows
 from orcstream.errors import SinkError, Unsupported
 from orcstream.io.contract.byte_sink import Prepared
-from orcstream.io.contract.retry import retry_commit
+from orcstream.io.contract.byte_source import retry_commit
 from orcstream.io.folders import list_files, make_folder_of
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.uncancelled import until_over

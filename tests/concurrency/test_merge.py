@@ -202,7 +202,7 @@ async def test_cancelled_around_the_commit(
 
 
 async def test_failed_requests_are_sent_again(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orcstream.io.contract.retry.FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("orcstream.io.contract.byte_source.FIRST_WAIT_S", 0.001)
     faults: list[Any] = [Transient("busy"), None, lambda data: bytes(data)[:-1], Transient("busy")]
     opened: list[FaultySource] = []
 

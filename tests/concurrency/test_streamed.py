@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import SourceError
-from orcstream.io.contract import retry
+from orcstream.io.contract import byte_source as retry
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Transient
 from orcstream.io.growing_source import GrowingSource
 from orcstream.io.stores.memory.source import BytesSource

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orcstream.io.source import open_source
+from orcstream.io.urls import open_source
 from orcstream.testing import ByteSourceContract, SourceStore
 from tests.servers.source_stores import SOURCE_STORES, make_source_store, range_server
 

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import MIB, ByteRange, BytesLike, CostModel
 from orcstream.errors import SourceError, UsageError
-from orcstream.io.contract.byte_source import OnBytes
-from orcstream.io.contract.retry import RetryPolicy
-from orcstream.io.options import IoOptions
+from orcstream.io.contract.byte_source import IoOptions, OnBytes, RetryPolicy
 from orcstream.io.request.estimate import BOUND, LEAST_SAMPLES, CostEstimate, SlowRequests
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.io.stores.memory.source import BytesSource

@@ -16,7 +16,7 @@ from s3fs import S3FileSystem
 
 import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, Unsupported, UsageError
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import RetryPolicy
 from orcstream.io.folders import list_files, list_folder, list_names, remove_files
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.s3 import folder as folder_s3

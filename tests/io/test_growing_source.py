@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import RetryPolicy
 from orcstream.io.growing_source import GrowingSource
 from orcstream.io.stores.memory.source import BytesSource
 from tests.support.recording import WrappedSource

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.byterange import BytesLike
 from orcstream.errors import SinkError, SourceError
-from orcstream.io.contract import retry
+from orcstream.io.contract import byte_source as retry
 from orcstream.io.contract.byte_sink import ByteSink
 from orcstream.io.sink import open_sink
-from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs.native import HdfsNative
 from orcstream.io.stores.hdfs.webhdfs_connection import (
     AVOIDED_S,
@@ -27,6 +26,7 @@ from orcstream.io.stores.hdfs.webhdfs_connection import (
     AvoidedNodes,
     transfer_address,
 )
+from orcstream.io.urls import open_source
 from tests.servers.hdfs import USER, FaultyHdfs, HdfsServer, faulty_hdfs, hdfs_server, native_hdfs
 
 __all__ = ["faulty_hdfs", "hdfs_server", "native_hdfs"]  # fixtures

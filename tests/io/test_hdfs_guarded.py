@@ -13,9 +13,9 @@ from orcstream.errors import UsageError
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup
-from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
+from orcstream.io.urls import open_source
 from tests.servers.hdfs import USER, GuardedHdfs, guarded_hdfs, write_configuration
 
 __all__ = ["guarded_hdfs"]  # fixture

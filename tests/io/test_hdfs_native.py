@@ -26,10 +26,10 @@ from orcstream.io.contract.byte_sink import temporary_name
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, open_sink
-from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs import native as module
 from orcstream.io.stores.hdfs.calls import HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.native import HdfsNative, NativeConnection, lease_hdfs_native
+from orcstream.io.urls import open_source
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
 from tests.servers.hdfs import HdfsServer, hdfs_server, native_hdfs
 from tests.support.clocks import until

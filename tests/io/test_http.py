@@ -21,8 +21,8 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.clients import leased_clients
-from orcstream.io.source import open_source
 from orcstream.io.stores.http.source import HttpSource
+from orcstream.io.urls import open_source
 from tests.servers.loopback import RangeServer, range_server, run_range_server
 from tests.support.effort import share
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orcstream.io import urls
-from orcstream.io.stores.local import system
+from orcstream.io.stores.local import source as system
 from tests.io.other_system_child import MISSING_CALLS
 from tests.meta.tree import ROOT, source_files
 
@@ -41,7 +41,7 @@ def test_only_one_module_names_these_calls() -> None:
     found = [
         str(path.relative_to(ROOT)) for path in source_files("orcstream") if named.search(path.read_text())
     ]
-    assert found == ["orcstream/io/stores/local/system.py"]
+    assert found == ["orcstream/io/stores/local/source.py"]
 
 
 @pytest.mark.parametrize("has_calls", [True, False])

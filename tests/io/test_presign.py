@@ -11,8 +11,8 @@ from botocore.config import Config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.io.source import open_source
 from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source, pattern_of
+from orcstream.io.urls import open_source
 from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures

@@ -19,10 +19,9 @@ from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported,
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.folders import list_files
 from orcstream.io.loop.clients import leased_clients
-from orcstream.io.source import open_source
 from orcstream.io.stores.s3.client import S3Place, lease_s3
 from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source
-from orcstream.io.urls import StoreUrl
+from orcstream.io.urls import StoreUrl, open_source
 from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures

@@ -10,9 +10,7 @@ import pytest
 
 from orcstream.byterange import ByteRange, CostModel
 from orcstream.errors import RetriesExhausted, ShortRead, SourceChanged, SourceError, UsageError
-from orcstream.io.contract.byte_source import ByteSource, Transient
-from orcstream.io.contract.retry import RetryPolicy, is_transient
-from orcstream.io.options import IoOptions
+from orcstream.io.contract.byte_source import ByteSource, IoOptions, RetryPolicy, Transient, is_transient
 from orcstream.io.request.scheduler import FetchReport, FetchScheduler, FetchTicket
 from orcstream.io.stores.memory.source import BytesSource
 from tests.support.faulty import Fault, FaultySource, GatedSource, LatencySource

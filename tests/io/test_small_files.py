@@ -11,7 +11,7 @@ import pytest
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError
 from orcstream.io import sink, small_files
 from orcstream.io.contract import folder
-from orcstream.io.options import IoOptions
+from orcstream.io.contract.byte_source import IoOptions
 from orcstream.io.stores.local import sink as sink_local
 
 

@@ -16,14 +16,12 @@ import pytest
 
 from orcstream.byterange import ByteRange, CostModel
 from orcstream.errors import SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.contract.byte_source import Transient
+from orcstream.io.contract.byte_source import IoOptions, Transient
 from orcstream.io.loop.clients import leased_clients
-from orcstream.io.options import IoOptions
-from orcstream.io.source import open_source
 from orcstream.io.stores.fsspec.source import FilesystemSource, translate_error
 from orcstream.io.stores.local.source import LocalSource
 from orcstream.io.stores.memory.source import BytesSource, MemoryFileSource
-from orcstream.io.urls import local_path, protocol_of
+from orcstream.io.urls import local_path, open_source, protocol_of
 from tests.servers.filesystems import FILES, LoopFileSystem
 
 DATA = bytes(range(256)) * 10
@@ -307,7 +305,7 @@ def test_opening_a_path_imports_no_client_of_a_store(tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     path.write_bytes(DATA)
     program = (
-        "import asyncio, sys; from orcstream.io.source import open_source\n"
+        "import asyncio, sys; from orcstream.io.urls import open_source\n"
         "async def main():\n"
         f"    s = await open_source({str(path)!r}, storage_options=None, io_options=None)\n"
         "    await s.fetch_suffix(9); await s.aclose()\n"

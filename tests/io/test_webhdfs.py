@@ -34,13 +34,12 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.folders import list_files
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import open_sink
-from orcstream.io.source import cost_of, open_source
 from orcstream.io.stores.fsspec import sink as sink_filesystem
 from orcstream.io.stores.fsspec import source as filesystem
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from orcstream.io.urls import StoreUrl
+from orcstream.io.urls import StoreUrl, cost_of, open_source
 from tests.servers.certificates import certificate
 from tests.servers.hdfs import HdfsServer
 from tests.servers.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server

@@ -38,22 +38,22 @@ schema: _printable errors
 spark.options: errors
 
 figures: schema
-io.options: _keywords byterange errors
 plan.acid: errors schema
 query: _printable errors schema
 
 codec.vectors: _buffer codec codec.streams errors query schema
-io.urls: _credentials byterange errors io.options
 
-io.contract: _credentials _printable byterange errors io.loop io.options io.urls
+io.contract: _credentials _keywords _printable byterange errors io.loop
+
+io.urls: _credentials _keywords byterange errors io.contract io.loop
 
 batch_values: codec.vectors errors
 codec.arrow: _buffer codec.vectors errors schema
 codec.convert: _buffer codec.vectors errors schema
 codec.hive: _buffer codec codec.vectors
 codec.metadata: _buffer _proto byterange codec codec.streams codec.vectors encryption errors schema
-io.request: _credentials byterange errors io.contract io.loop
-io.stores.http: _buffer byterange errors io.contract io.loop io.options io.urls
+io.request: byterange errors io.contract io.loop io.urls
+io.stores.http: _buffer _keywords byterange errors io.contract io.loop io.urls
 io.stores.memory: byterange errors io.contract io.urls
 
 batch: batch_values codec.arrow codec.vectors errors schema
@@ -71,16 +71,15 @@ io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.urls
 codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
-io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.options
-    io.stores.hdfs io.urls
-io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.stores io.stores.fsspec
+io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.stores.hdfs io.urls
+io.stores.s3: _credentials _keywords byterange errors io.contract io.loop io.stores io.stores.fsspec
     io.stores.http io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 
 file: byterange codec.convert codec.crypto codec.metadata codec.streams codec.vectors encryption errors
     io.contract io.loop plan schema
-io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.options io.request
-    io.stores.hdfs io.stores.local io.stores.memory io.urls
+io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.request io.stores.hdfs
+    io.stores.local io.stores.memory io.urls
 
 log: errors io io.contract
 
@@ -88,15 +87,15 @@ acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors 
     io.urls log plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
-testing: byterange errors io io.contract io.loop
+testing: byterange errors io io.contract io.loop io.urls
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
-    codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
-    plan plan.acid plan.merge schema
+    codec.streams encryption errors file io io.contract io.keys io.loop io.stores.local io.urls plan
+    plan.acid plan.merge schema
 
 acid.snapshot: acid.transactions errors io io.contract io.loop plan.acid
 reader: _credentials _keywords _printable batch byterange codec.arrow codec.convert codec.encode
-    codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.options
-    io.request io.stores.local plan plan.prune query reader.engine schema
+    codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.request
+    io.stores.local io.urls plan plan.prune query reader.engine schema
 
 table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop io.urls
     plan.acid query reader reader.engine schema
@@ -122,8 +121,8 @@ acid.compact: _keywords acid.read acid.snapshot acid.transactions acid.view acid
 acid: _credentials _keywords _lazy acid.compact acid.read acid.snapshot acid.transactions acid.view
     acid.write codec.arrow errors io io.contract io.loop plan plan.acid reader schema table writer
 
-orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract io.options
-    plan query reader reader.engine schema table writer
+orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract plan query
+    reader reader.engine schema table writer
 
 cli: _printable io.loop orcstream
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
@@ -160,7 +159,6 @@ UNITS_OF_THEIR_OWN = (
     "acid.snapshot",
     "acid.view",
     "cli.main",
-    "io.options",
     "io.urls",
     "spark.access",
     "spark.options",

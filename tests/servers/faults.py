@@ -20,7 +20,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.io.contract import retry
+from orcstream.io.contract import byte_source as retry
 from orcstream.io.loop.clients import leased_clients
 from tests.servers.hdfs import HdfsServer, start_hdfs
 from tests.servers.hdfs_proxy import run_hdfs_proxy

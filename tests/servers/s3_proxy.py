@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytest
 
-from orcstream.io.contract import retry
+from orcstream.io.contract import byte_source as retry
 from tests.servers.http_server import Handler, serving
 from tests.servers.loopback import MotoServer, start_moto
 from tests.servers.processes import await_port, free_port, new_folder, start_process

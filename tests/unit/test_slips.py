@@ -13,8 +13,7 @@ import pytest
 
 import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, UsageError
-from orcstream.io.contract.byte_source import Transient
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import RetryPolicy, Transient
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.spark import jobs
 

@@ -16,7 +16,7 @@ from orcstream.acid.read.stream import FileRead, OpenFile, TableRead
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.loop.uncancelled import called
-from orcstream.io.stores.local.system import core_count
+from orcstream.io.stores.local.source import core_count
 from orcstream.plan.acid.names import event_schema
 from orcstream.plan.acid.snapshot import AcidFile, Partition
 from orcstream.plan.placement import PlacedColumns, RowColumns

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from orcstream.codec.hive._row_keys import are_ascending, find_keys
 from orcstream.codec.vectors.column import Mask
 from orcstream.errors import OrcError, SinkError
-from orcstream.io.stores.local.system import read_at
+from orcstream.io.stores.local.source import read_at
 from orcstream.plan.acid.names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
 Longs: TypeAlias = NDArray[np.int64]

@@ -30,7 +30,7 @@ from orcstream.acid.transactions.contract import HEARTBEAT_S, Operation, Outcome
 from orcstream.acid.transactions.metastore_calls import MetastoreCalls
 from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Lost, Refused, services
 from orcstream.errors import CommitFailed, CommitUnknown, OrcError, SourceError
-from orcstream.io.contract.retry import retry_commit
+from orcstream.io.contract.byte_source import retry_commit
 from orcstream.io.loop.uncancelled import end_task, run_in_thread, until_over
 
 # Locks that are as good as one.

@@ -357,7 +357,7 @@ class FileEncoder:
             row_count=stripe.row_count,
             first_row=self.row_count,
             encrypt_stripe_id=stripe.id if hidden else None,
-            encrypted_local_keys=self._variants.encrypted_keys,
+            encrypted_local_keys=self._variants.encrypted_keys if hidden else (),
         )
         self._stripes.append(information)
         self._statistics.add([column.statistics for column in clear])

@@ -75,3 +75,4 @@ class Clock:
 
 
 UTC = ZoneRules("UTC", np.empty(0, np.int64), np.zeros(1, np.int64))
+UTC_CLOCK = Clock(UTC)

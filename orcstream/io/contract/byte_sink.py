@@ -23,9 +23,9 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import check_options, options_of
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
-from orcstream.io.options import check_options, options_of
 
 S = TypeVar("S")
 

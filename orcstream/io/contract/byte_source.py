@@ -1,6 +1,6 @@
-"""What a source of bytes is: the contract that every store is brought to.
+"""What a source of bytes is: the contract that every store is brought to, and how its requests are sent.
 
-Knows ranges and fingerprints. Must not know any store, nor what the bytes mean.
+Knows ranges, fingerprints, attempts and waits. Must not know any store, nor what the bytes mean.
 
 A source is *pinned* to one version of its object by the first `fetch_suffix`, or by `pin` when the tail is
 known from elsewhere. From then on no bytes of another version are handed out unnoticed: where the transport
@@ -8,26 +8,53 @@ can make requests conditional, `fetch` raises `SourceChanged`; elsewhere `verify
 since the last `verify` are only as good as the next one.
 
 Errors of all sources: `FileNotFoundError`, `PermissionError`, `ShortRead`, `SourceChanged`, `Unsupported`,
-`UsageError`; `SourceError` for the rest, of which `Transient` ones are worth another attempt.
+`UsageError`; `SourceError` for the rest, of which `Transient` ones are worth another attempt. `RetryPolicy`
+makes it; it sleeps and draws by functions that come in, so that tests need neither.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from orcstream._printable import printable
+import anyio
+import anyio.lowlevel
+
+from orcstream._credentials import strip_text
+from orcstream._keywords import check_options, options_of
+from orcstream._printable import logger_of, printable
 from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
-from orcstream.errors import ShortRead, SourceChanged, SourceError
+from orcstream.errors import (
+    CommitUnknown,
+    OrcError,
+    RetriesExhausted,
+    ShortRead,
+    SourceChanged,
+    SourceError,
+    UsageError,
+)
 from orcstream.io.loop.clients import Lease
+
+_logger = logger_of("orcstream.io")
+
+T = TypeVar("T")
 
 # HTTP statuses that another attempt may not meet; 509 and 52x are what content networks say of a store
 # that is slow behind them.
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524})
+
+# A store that lost the answer to a commit is asked so often what became of it.
+COMMIT_ATTEMPTS = 3
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 10.0
+# Bytes a second of one connection among several that share a slow line: what moves so fast is waited for.
+SLOWEST_BANDWIDTH = 64 << 10
 
 # Called with what is there of an answer while the rest is on its way.
 OnBytes: TypeAlias = Callable[[RangeBuffer], None]
@@ -210,3 +237,151 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
     """How long a server asks to be left alone; 0 where it does not say, or names a date."""
     after = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     return float(after) if after.isascii() and after.isdigit() else 0.0
+
+
+# --- how requests are sent -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IoOptions:
+    """How the user tunes reading from a store; None means what suits the kind of source.
+
+    `request_cap` requests at once, `part_bytes` in the longest, `tail_bytes` in the first.
+
+    A failed request is sent again up to `retries` times. An attempt is given up when nothing arrives for
+    `stall_timeout_s` seconds (S3, HTTP and WebHDFS), and when it is not over after `timeout_s` seconds, plus
+    one for each 64 KiB that are asked for.
+    Which gaps are read and how long parts are follows from the store's latency and bandwidth: measured while
+    reading, unless `adaptive` is False (then a read's requests are the same each time), or as named by
+    `latency_s` (seconds for one request) and `bandwidth` (bytes a second, all connections together).
+    With `hedge`, a request that takes longer than 99 in 100 like it did is sent a second time, at most one
+    in 100; the first answer counts.
+    """
+
+    request_cap: int | None = None
+    retries: int = 5
+    timeout_s: float = 60.0
+    stall_timeout_s: float = 10.0
+    part_bytes: int | None = None
+    tail_bytes: int | None = None
+    adaptive: bool = True
+    hedge: bool = False
+    latency_s: float | None = None
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        check_options(
+            self,
+            "io_options",
+            integers={"request_cap": 1, "part_bytes": 1, "tail_bytes": 1, "retries": 0},
+            numbers=("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"),
+            flags=("adaptive", "hedge"),
+            may_be_none=("request_cap", "part_bytes", "tail_bytes", "latency_s", "bandwidth"),
+        )
+        if max(self.latency_s or 0, self.bandwidth or 0) == math.inf:
+            raise UsageError("io_options: latency_s and bandwidth must be finite")
+
+    @classmethod
+    def of(cls, value: IoOptions | Mapping[str, Any] | None) -> IoOptions:
+        """The options as given by the user: themselves, a dictionary of their fields, or None."""
+        return options_of(cls, "io_options", value)
+
+    def tune(self, cost: CostModel) -> CostModel:
+        """`cost` with what the user decided; what the user names is not measured."""
+        named = self.latency_s is not None or self.bandwidth is not None
+        return replace(
+            cost,
+            request_cap=self.request_cap or cost.request_cap,
+            part_bytes=self.part_bytes or cost.part_bytes,
+            tail_bytes=self.tail_bytes or cost.tail_bytes,
+            latency_s=cost.latency_s if self.latency_s is None else self.latency_s,
+            bandwidth=self.bandwidth or cost.bandwidth,
+            adaptive=cost.adaptive and self.adaptive and not named,
+        )
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether another attempt may succeed. A missing file stays missing and a refusal stays a refusal."""
+    if isinstance(error, Transient | ShortRead):
+        return True
+    return isinstance(error, TimeoutError | ConnectionError) and not isinstance(error, OrcError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Up to `retries` further attempts, each at most `limit_s` long, waits doubling from 0.1 to 10 s.
+
+    Of each wait, half is fixed and half is drawn, so that requests that failed together do not return
+    together. A store that names a time to wait gets it, up to the longest wait. `hedge` says whether the
+    scheduler may send a second request beside one that is slow (`io.request.estimate`).
+    """
+
+    retries: int
+    timeout_s: float
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    draw: Callable[[], float] = random.random
+    hedge: bool = False
+
+    @classmethod
+    def of(cls, options: IoOptions) -> RetryPolicy:
+        return cls(retries=options.retries, timeout_s=options.timeout_s, hedge=options.hedge)
+
+    def limit_s(self, byte_count: int) -> float:
+        """How long an attempt that moves so many bytes may take."""
+        return self.timeout_s + byte_count / SLOWEST_BANDWIDTH
+
+    async def run(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        url: str,
+        byte_count: int = 0,
+        on_retry: Callable[[], None] | None = None,
+    ) -> T:
+        """The result of the first attempt that succeeds; `RetriesExhausted` from the last failure."""
+        failure_count = 0
+        limit_s = self.limit_s(byte_count)
+        while True:
+            try:
+                with anyio.fail_after(limit_s):
+                    return await attempt()
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                if failure_count == self.retries:
+                    reason = str(error).removeprefix(f"{printable(url)}: ")
+                    reason = reason or f"no answer within {_shown(limit_s)} s"
+                    times = "once" if failure_count == 0 else f"{failure_count + 1} times"
+                    raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
+                wait_s = self._wait_s(failure_count, error)
+                _logger.info(
+                    "%s: attempt %d failed, the next is in %.1f s: %s",
+                    url,
+                    failure_count + 1,
+                    wait_s,
+                    strip_text(str(error)) or "no answer in time",
+                )
+            failure_count += 1
+            if on_retry is not None:
+                on_retry()
+            await self.sleep(wait_s)
+
+    def _wait_s(self, failure_count: int, error: Exception) -> float:
+        wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failure_count, 30))
+        wait_s *= 0.5 + 0.5 * self.draw()
+        asked_s = error.retry_after_s if isinstance(error, Transient) else 0.0
+        return max(wait_s, min(asked_s, LONGEST_WAIT_S))
+
+
+async def retry_commit(commit: Callable[[], Awaitable[T]]) -> T:
+    """Commit, and again where the answer was lost: a repeated commit finds out what became of the first."""
+    for _ in range(COMMIT_ATTEMPTS - 1):
+        try:
+            return await commit()
+        except CommitUnknown:
+            await anyio.lowlevel.checkpoint()
+    return await commit()
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}"

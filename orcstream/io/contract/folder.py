@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import IoOptions, RetryPolicy
 from orcstream.io.loop.clients import Lease
-from orcstream.io.options import IoOptions
-from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -67,8 +65,8 @@ class Folder(Protocol):
 class LeasedFolder:
     """What folders have in common whose store is asked through a shared client; part of a `Folder`."""
 
-    def __init__(self, target: StoreUrl, lease: Lease[Any]) -> None:
-        self._url, self._shown = target.url, target.shown
+    def __init__(self, url: str, shown: str, lease: Lease[Any]) -> None:
+        self._url, self._shown = url, shown
         self._lease = lease
 
     async def aclose(self) -> None:

@@ -21,11 +21,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProvider, LocalKey
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import IoOptions, RetryPolicy
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.uncancelled import run_in_thread
-from orcstream.io.options import IoOptions
 
 C = TypeVar("C", bound=Client)
 T = TypeVar("T")

@@ -18,13 +18,13 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
-from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import RetryPolicy
 from orcstream.io.loop.tasks import OneTask, Signal
 from orcstream.io.loop.uncancelled import until_done, until_over
+from orcstream.io.urls import shown_of
 
 # Parts are of one size, which some stores want, until there are so many of them; from then on each is this
 # fraction of what was written. 10,000 parts of 8 MiB and more are then 3.5 TB and not 80 GB.
@@ -51,7 +51,7 @@ class PartSink:
         policy: RetryPolicy | None = None,
     ) -> None:
         self._full_url = url
-        self.url = strip_credentials(url)
+        self.url = shown_of(url)
         self._store = store
         self._options = options
         self._overwrite = overwrite

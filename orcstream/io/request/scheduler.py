@@ -26,8 +26,7 @@ import anyio
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
-from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, RetryPolicy, Suffix
 from orcstream.io.loop.tasks import Signal, TaskStarter
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.estimate import CostEstimate, SlowRequests
@@ -151,7 +150,8 @@ class FetchScheduler:
         self._active_since = 0.0
         self._period_open = False
         self._counts = FetchStatistics()
-        self._estimate = estimate or CostEstimate(source.cost)
+        # Near sources are not measured.
+        self._estimate = estimate or (CostEstimate(source.cost) if source.cost.adaptive else None)
         # Near sources answer from memory, or on threads that cannot be interrupted.
         self._slow = SlowRequests() if retry.hedge and not source.cost.is_near else None
         self._request_s = 0.0  # how long requests were under way, each for itself, up to `_counted_s`
@@ -160,7 +160,7 @@ class FetchScheduler:
     @property
     def cost(self) -> CostModel:
         """What requests cost, as far as it was measured: plan each window with the answer of that time."""
-        return self._estimate.model()
+        return self._source.cost if self._estimate is None else self._estimate.model()
 
     @property
     def queued_count(self) -> int:
@@ -301,7 +301,7 @@ class FetchScheduler:
         else:
             buffer = await self._fetch_hedged(ticket, limit_s)
         stop_s = self._count_time()
-        if stop_s > start_s:
+        if self._estimate is not None and stop_s > start_s:
             concurrency = (self._request_s - before_s) / (stop_s - start_s)
             self._estimate.observe(wanted.length, start_s, stop_s, concurrency)
         if self._slow is not None:

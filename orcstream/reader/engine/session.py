@@ -17,8 +17,7 @@ import anyio
 
 from orcstream._buffer import release_retained, trim
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.io.contract.byte_source import ByteSource, Suffix
-from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.contract.byte_source import ByteSource, RetryPolicy, Suffix
 from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.scheduler import FetchReport, FetchScheduler

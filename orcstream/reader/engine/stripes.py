@@ -25,7 +25,7 @@ from orcstream.codec.metadata.structure import (
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions
-from orcstream.codec.vectors.times import UTC, Clock
+from orcstream.codec.vectors.times import UTC_CLOCK
 from orcstream.errors import located
 from orcstream.file.unlocking import UnlockedFile
 from orcstream.file.zones import FileTimes
@@ -44,7 +44,7 @@ from orcstream.plan.tail import decompress_message, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.engine.observing import PrunedRows
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
-from orcstream.schema.types import FileColumn, Kind, Type
+from orcstream.schema.types import TIMES, FileColumn, Kind, Type
 
 if TYPE_CHECKING:
     from orcstream.codec.metadata.bloom import BloomIndex
@@ -56,6 +56,9 @@ _LEAST_INDEX_ROOM = 16 << 20
 _AT_ONCE_INDEX_BYTES = 8 << 10
 # Asking a predicate of one takes about 3 microseconds.
 _AT_ONCE_GROUPS = 4096
+
+# Kinds of values that the two calendars give different numbers to.
+_DATED = (Kind.DATE, *TIMES)
 
 # Makes the segments of a column for some spans.
 Segments = Callable[[Sequence[Span]], Sequence[Segment]]
@@ -263,8 +266,9 @@ class StripeStarter:
             self._columns |= pruner.columns
         self._variants = file.variants_of(self._columns)
         self._leads_on = bool(leads_to)
-        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
-        self._hybrid = times.hybrid(tail)
+        kinds = {type_.kind for type_ in types}
+        self._has_zoned = Kind.TIMESTAMP in kinds
+        self._hybrid = not kinds.isdisjoint(_DATED) and times.hybrid(tail)
         self._parsed: dict[int, tuple[StripeFooter, StripeForm]] = {}
         self.index_share = len(self._columns) / tail.footer.schema.column_count
 
@@ -328,7 +332,7 @@ class StripeStarter:
             compressed=postscript.compression is not Compression.NONE,
             block_size=postscript.compression_block_size,
             # Zones that no column needs are not looked up: their names may be unknown.
-            clock=self._times.clock(parsed.writer_timezone) if self._has_zoned else Clock(UTC),
+            clock=self._times.clock(parsed.writer_timezone) if self._has_zoned else UTC_CLOCK,
             hybrid=self._hybrid,
             decimal64=postscript.version == (1, 9999),
         )

@@ -31,7 +31,7 @@ class FilesystemFolder(LeasedFolder):
     """Any other file system of fsspec, on threads."""
 
     def __init__(self, lease: Lease[OnThreads], path: str, target: StoreUrl) -> None:
-        super().__init__(target, lease)
+        super().__init__(target.url, target.shown, lease)
         self._filesystem = lease.client.filesystem
         self._path = path
 

@@ -16,7 +16,7 @@ class HdfsFolder(LeasedFolder):
     """See `Folder`."""
 
     def __init__(self, opened: OpenedHdfs, target: StoreUrl) -> None:
-        super().__init__(target, opened.lease)
+        super().__init__(target.url, target.shown, opened.lease)
         self._hdfs, self._path = opened.hdfs, opened.path
 
     async def walk(self) -> FolderListing:

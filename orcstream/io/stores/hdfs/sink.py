@@ -34,8 +34,7 @@ from orcstream.io.contract.byte_sink import (
     SinkOptions,
     is_temporary_of,
 )
-from orcstream.io.contract.byte_source import Transient
-from orcstream.io.contract.retry import is_transient
+from orcstream.io.contract.byte_source import Transient, is_transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside

@@ -18,6 +18,7 @@ import aiohttp
 import yarl
 
 from orcstream._buffer import Buffer
+from orcstream._keywords import unknown_option
 from orcstream.byterange import MIB, ByteRange, BytesLike, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_source import (
@@ -30,7 +31,6 @@ from orcstream.io.contract.byte_source import (
     retry_after_s,
     short_read,
 )
-from orcstream.io.options import unknown_option
 from orcstream.io.stores.http.redirects import get_following
 
 # What stores of objects say of a refusal, S3 and Azure in the same words.

@@ -9,8 +9,7 @@ from pathlib import Path
 from orcstream.io.contract.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.contract.byte_sink import SinkOptions, already_there
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.stores.local.source import in_thread
-from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
+from orcstream.io.stores.local.source import WRITE_ONLY, in_thread, sync_data, sync_folder, write_at
 from orcstream.io.urls import StoreUrl, local_path
 
 

@@ -27,8 +27,7 @@ from orcstream.io.contract.byte_sink import (
     temporary_name,
 )
 from orcstream.io.stores.committing import MovingStore, Temporary
-from orcstream.io.stores.local.source import in_thread
-from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
+from orcstream.io.stores.local.source import WRITE_ONLY, in_thread, set_mode, sync_folder, write_at
 from orcstream.io.urls import StoreUrl, local_path
 
 # What file systems without hard links answer to one.

@@ -21,6 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
+from orcstream._keywords import unknown_option
 from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
 from orcstream.io.contract.byte_source import (
     TRANSIENT_STATUS,
@@ -31,7 +32,6 @@ from orcstream.io.contract.byte_source import (
 )
 from orcstream.io.loop.clients import Lease, lease_client, tls_of
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.options import unknown_option
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
 from orcstream.io.urls import StoreUrl
 

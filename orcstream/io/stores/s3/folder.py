@@ -26,7 +26,7 @@ class S3Folder(LeasedFolder):
     """Keys below a prefix, whatever is in them; keys that end like folders are markers of them."""
 
     def __init__(self, place: S3Place, target: StoreUrl) -> None:
-        super().__init__(target, place.lease)
+        super().__init__(target.url, target.shown, place.lease)
         self._filesystem = place.lease.client.filesystem
         self._bucket, self._key = place.bucket, place.key
         self._prefix = f"{place.key.rstrip('/')}/" if place.key else ""

@@ -36,8 +36,7 @@ from orcstream.errors import (
     UsageError,
 )
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
-from orcstream.io.contract.byte_source import Transient, no_such_file
-from orcstream.io.contract.retry import is_transient
+from orcstream.io.contract.byte_source import Transient, is_transient, no_such_file
 from orcstream.io.loop.uncancelled import end_task, until_over
 from orcstream.io.stores.committing import CommittingStore
 from orcstream.io.stores.fsspec.source import translated
