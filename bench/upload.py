@@ -26,8 +26,8 @@ from bench.report import Figure
 from orcstream.byterange import ByteRange
 from orcstream.io.contract.byte_sink import Prepared, SinkOptions
 from orcstream.io.stores.memory.sink import HeldBytes
+from orcstream.writer.creating import WholeFile
 from orcstream.writer.options import WriteOptions
-from orcstream.writer.outlets import WholeFile
 from orcstream.writer.writer import OrcWriter
 
 LIMIT_BYTES = 128 * 1000 * 1000

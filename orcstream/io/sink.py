@@ -15,10 +15,10 @@ import anyio
 
 from orcstream._keywords import check_seconds
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
-from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store, policy_of
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
+from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, sink_error
 from orcstream.io.urls import READ_ONLY, StoreUrl
 
 BUFFER_URL = "<buffer>"

@@ -22,13 +22,6 @@ from typing import overload
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.codec.metadata.indexes import StatisticsList, parse_metadata
-from orcstream.codec.metadata.limits import (
-    AT_ONCE_BYTES,
-    MESSAGE_CAP_BYTES,
-    Room,
-    message_cap,
-    metadata_limit,
-)
 from orcstream.codec.metadata.parse import (
     measure_stripe_footer,
     parse_footer,
@@ -36,6 +29,13 @@ from orcstream.codec.metadata.parse import (
     parse_stripe_footer,
 )
 from orcstream.codec.metadata.structure import Calendar, Footer, Postscript, StripeFooter, StripeInformation
+from orcstream.codec.metadata.wire import (
+    AT_ONCE_BYTES,
+    MESSAGE_CAP_BYTES,
+    Room,
+    message_cap,
+    metadata_limit,
+)
 from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError, located
 from orcstream.schema.schema import Schema

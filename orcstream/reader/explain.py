@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
-from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import located
 from orcstream.io.loop.uncancelled import called

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from orcstream.batch import BatchSchema
 from orcstream.byterange import RangeBuffer
-from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import field_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located

@@ -1,6 +1,6 @@
-"""Creating a file: the sink, the options, and the block that ends with a commit or an abort.
+"""Creating a file: where its bytes go, the options, and the block that ends with a commit or an abort.
 
-The options of writing live in `writer.options`.
+A file appears whole at the commit, or is read as it grows. The options of writing live in `writer.options`.
 """
 
 from __future__ import annotations
@@ -8,25 +8,101 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from orcstream._keywords import takes
+from orcstream.byterange import BytesLike
 from orcstream.codec.arrow.schema import schema_of
-from orcstream.codec.crypto.annotations import without_encryption
 from orcstream.encryption import NO_KEYS, check_provider
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.append_sink import open_append_sink
-from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.append_sink import AppendSink, open_append_sink
+from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.loop.tasks import Pending
-from orcstream.io.sink import open_sink
-from orcstream.schema.schema import Schema
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.sink import commit, discard, open_sink
+from orcstream.schema.schema import Schema, without_encryption
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import CreateOptions, FileOptions, WriteOptions
-from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
-from orcstream.writer.workers import Workers
+from orcstream.writer.workers import Outlet, Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
 
 Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
+
+
+class _ToSink:
+    """What outlets leave to their sink."""
+
+    def __init__(self, sink: ByteSink | AppendSink) -> None:
+        self._target = sink
+
+    @property
+    def url(self) -> str:
+        return self._target.url
+
+    @property
+    def held_bytes(self) -> int:
+        return self._target.held_bytes
+
+    async def write(self, data: BytesLike) -> None:
+        await self._target.write(data)
+
+    async def aclose(self) -> None:
+        await self._target.aclose()
+
+
+class WholeFile(_ToSink):
+    """A file that appears at the commit."""
+
+    grows = False
+
+    def __init__(
+        self, sink: ByteSink, storage_options: Mapping[str, Any] | None, sink_options: SinkOptions
+    ) -> None:
+        super().__init__(sink)
+        self._sink = sink
+        self._options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
+        self._prepared: Prepared | None = None
+
+    async def flush(self) -> None:
+        raise UsageError("this file appears at the commit; one made with growing=True can be flushed")
+
+    async def prepare(self) -> Prepared:
+        if self._prepared is None:
+            self._prepared = await self._sink.prepare()
+        return self._prepared
+
+    async def commit(self) -> None:
+        await commit(await self.prepare(), **self._options)
+        await self._sink.aclose()
+
+    async def abort(self) -> None:
+        if self._prepared is None:
+            await self._sink.abort()
+        else:
+            await self._sink.aclose()
+            await discard(self._prepared, **self._options)
+
+
+class GrowingFile(_ToSink):
+    """A file that is visible from the start, and may be read up to its last flush."""
+
+    grows = True
+
+    def __init__(self, sink: AppendSink) -> None:
+        super().__init__(sink)
+        self._sink = sink
+
+    async def flush(self) -> None:
+        await self._sink.flush()
+
+    async def prepare(self) -> Prepared:
+        raise Unsupported("a growing file is visible: it cannot be committed elsewhere", reason="growing")
+
+    async def commit(self) -> None:
+        await self._sink.finish()
+
+    async def abort(self) -> None:
+        await until_over(self._sink.cut())
 
 
 def hidden_names(options: FileOptions) -> list[str | tuple[str, ...]]:

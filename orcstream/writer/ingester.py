@@ -23,9 +23,8 @@ from typing import Any, Literal, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from orcstream.codec.encode.discretion import discreetly
 from orcstream.codec.encode.row_gathering import RowGatherer
-from orcstream.codec.encode.writable import check_writable
+from orcstream.codec.encode.writable import check_writable, discreetly
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients

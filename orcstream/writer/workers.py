@@ -1,22 +1,32 @@
-"""Worker threads that encode the columns of a stripe side by side.
+"""What of a writer goes on side by side: threads that encode the columns of a stripe, and the outflow.
 
-Knows threads, and one compressor for each. Must not know what is encoded. A round is one call of a function
-for each column; rounds follow one another, and none is left before all of its calls are over, so a column is
-never touched by two threads. The columns that took longest come first.
+Knows threads, one compressor for each, and the task that hands finished stripes on to where the bytes go.
+Must not know what is encoded, nor any sink. A round is one call of a function for each column; rounds
+follow one another, and none is left before all of its calls are over, so a column is never touched by two
+threads. The columns that took longest come first. An outlet is for one task at a time, and only `abort` is
+left after a failure.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 
+from orcstream.byterange import BytesLike
 from orcstream.codec.streams.compression import Compressor
-from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.loop.uncancelled import run_in_thread, until_over
+from orcstream.errors import UsageError
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.loop.tasks import Signal, side_by_side
+from orcstream.io.loop.uncancelled import end_task, run_in_thread, until_over
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 T = TypeVar("T")
 
@@ -76,3 +86,101 @@ class Workers:
         )
         self.busy_s += sum(self._costs)
         return [answers[column] for column in range(count)]
+
+
+class Outlet(Protocol):
+    """Where the bytes of one file go."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by bytes on their way."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether `flush` shows what was written."""
+
+    async def write(self, data: BytesLike) -> None: ...
+
+    async def flush(self) -> None:
+        """What was written is durable and may be read."""
+
+    async def prepare(self) -> Prepared:
+        """All bytes are there; make them durable without showing them."""
+
+    async def commit(self) -> None:
+        """All bytes are there; make them the file."""
+
+    async def abort(self) -> None:
+        """Leave nothing but what readers may have seen."""
+
+    async def aclose(self) -> None:
+        """Give back what is held; leaves what was prepared."""
+
+
+class Outflow:
+    """Finished stripes on their way to an outlet, while the next one is encoded: one piece after the other.
+
+    `left_bytes` are those that are being written and not written yet. For one task at a time. A
+    failure is raised to whoever waits next.
+    """
+
+    def __init__(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        self._write_piece = write
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._progress = Signal()
+        self.left_bytes = 0
+        self._next_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """All that was handed over and not written yet."""
+        return self.left_bytes + self._next_bytes
+
+    async def start(self, pieces: Iterator[Buffer], size: int) -> None:
+        """Write pieces of `size` bytes in all, once those before them are written."""
+        self._next_bytes = size
+        try:
+            await self.wait()
+        finally:
+            self._next_bytes = 0
+        self.left_bytes = size
+        self._task = asyncio.create_task(self._write(pieces), name="orcstream outflow")
+        self._task.add_done_callback(self._done)
+
+    async def wait(self, most_left: int = 0) -> None:
+        """Wait until at most so many bytes are left; raises what went wrong meanwhile."""
+        while self.left_bytes > most_left and self._failure is None:
+            await self._progress.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        """End the task, whatever is left, and wait for it; nothing can be written any more."""
+        if self._failure is None:
+            self._failure = UsageError("the file is aborted")
+            self._progress.notify()
+        if self._task is not None:
+            await end_task(self._task)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # perhaps before it had begun, where a loop ends
+            self._failure = self._failure or UsageError("the writing was cancelled: the file is incomplete")
+            self._progress.notify()
+
+    async def _write(self, pieces: Iterator[Buffer]) -> None:
+        try:
+            for piece in pieces:
+                data = memoryview(piece)
+                await self._write_piece(data)
+                self.left_bytes -= data.nbytes
+                self._progress.notify()
+        except BaseException as error:
+            self._failure = self._failure or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._progress.notify()

@@ -19,11 +19,9 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Literal
 
-from orcstream.codec.crypto.annotations import without_encryption
-from orcstream.codec.encode.discretion import discreetly
 from orcstream.codec.encode.encoder import EncodeOptions
 from orcstream.codec.encode.file_encoder import Chunk, FileEncoder, StripeEncoder
-from orcstream.codec.encode.writable import check_writable
+from orcstream.codec.encode.writable import check_writable, discreetly
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import NO_KEYS, FileKeys
@@ -31,10 +29,9 @@ from orcstream.errors import CommitUnknown, OrcError, UsageError
 from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
-from orcstream.schema.schema import Schema
+from orcstream.schema.schema import Schema, without_encryption
 from orcstream.writer.options import WriteOptions
-from orcstream.writer.outlets import Outflow, Outlet
-from orcstream.writer.workers import Workers
+from orcstream.writer.workers import Outflow, Outlet, Workers
 
 _State = Literal["open", "prepared", "committed", "aborted", "failed"]
 

@@ -26,7 +26,7 @@ from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.sink import open_sink
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.shaping import Shaper
-from orcstream.writer.outlets import Outflow
+from orcstream.writer.workers import Outflow
 from tests.support.read_sources import sample
 
 # Longer than any test waits that does not fail.

@@ -29,7 +29,7 @@ from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
 from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, discard
-from orcstream.writer.outlets import WholeFile
+from orcstream.writer.creating import WholeFile
 from tests.servers.loopback import MotoServer, start_moto
 from tests.servers.s3_proxy import Fault, S3Proxy, s3_proxies
 from tests.servers.sink_stores import SinkStore, local_store, memory_store, s3_store

@@ -24,7 +24,7 @@ from orcstream.encryption import NO_KEYS, EncryptionAlgorithm, EncryptionKey, Ke
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.writer.creating import Creating
-from orcstream.writer.outlets import Outflow
+from orcstream.writer.workers import Outflow
 from tests.generators.encrypting import SECRETS, CountedKeys, written
 from tests.reference import encryption, reader, values, wire
 from tests.reference.encryption import Locked

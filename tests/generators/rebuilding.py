@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
-from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata.parse import parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     StreamInformation,
@@ -19,6 +18,7 @@ from orcstream.codec.metadata.structure import (
     StripeInformation,
     stream_ranges,
 )
+from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata.write import (
     frame_metadata,
     serialize_bloom_index,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orcstream.errors import CommitUnknown, OrcError, RetriesExhausted
-from orcstream.io.contract.byte_sink import MovedFile, Prepared, SinkOptions
+from orcstream.io.contract.byte_sink import CommittingStore, MovedFile, Prepared, SinkOptions
 from orcstream.io.contract.byte_source import Transient
-from orcstream.io.stores.committing import CommittingStore
 
 pytestmark = pytest.mark.anyio
 OPTIONS = SinkOptions(retries=1)

@@ -58,22 +58,22 @@ io.stores.memory: byterange errors io.contract io.urls
 
 batch: batch_values codec.arrow codec.vectors errors schema
 codec.ingest: _buffer codec codec.arrow codec.convert codec.vectors errors schema
-io.stores: errors io.contract io.loop io.request
+io.stores:
 plan: _printable byterange codec.convert codec.metadata codec.streams errors schema
 plan.prune: byterange codec.metadata query schema
 
 codec.crypto: _buffer _cipher byterange codec codec.convert codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
-io.stores.fsspec: _credentials byterange errors io.contract io.loop io.stores io.urls
-io.stores.hdfs: byterange errors io.contract io.loop io.request io.stores io.urls
-io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.urls
+io.stores.fsspec: _credentials byterange errors io.contract io.loop io.urls
+io.stores.hdfs: byterange errors io.contract io.loop io.request io.urls
+io.stores.local: _buffer byterange errors io.contract io.loop io.urls
 
 codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
 io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.stores.hdfs io.urls
-io.stores.s3: _credentials _keywords byterange errors io.contract io.loop io.stores io.stores.fsspec
-    io.stores.http io.urls
+io.stores.s3: _credentials _keywords byterange errors io.contract io.loop io.stores.fsspec io.stores.http
+    io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 
 file: byterange codec.convert codec.crypto codec.metadata codec.streams codec.vectors encryption errors

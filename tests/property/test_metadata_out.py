@@ -22,7 +22,6 @@ from orcstream.codec.metadata.indexes import (
     parse_row_index,
     parse_statistics,
 )
-from orcstream.codec.metadata.limits import Room
 from orcstream.codec.metadata.parse import parse_footer, parse_postscript, parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     Calendar,
@@ -39,6 +38,7 @@ from orcstream.codec.metadata.structure import (
     StripeInformation,
     StripeVariant,
 )
+from orcstream.codec.metadata.wire import Room
 from orcstream.codec.metadata.write import (
     WRITER,
     WRITER_VERSION,

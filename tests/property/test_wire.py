@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata._wire import count_parts, count_row_index, find_field, read_row_index
-from orcstream.codec.metadata.limits import (
+from orcstream.codec.metadata.wire import (
     Room,
     check_footer_parts,
     check_stripe_footer_parts,

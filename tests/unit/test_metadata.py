@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.indexes import parse_metadata, parse_row_index, parse_statistics
-from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES, Room
 from orcstream.codec.metadata.parse import parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     EncodingKind,
@@ -31,6 +30,7 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
 )
+from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES, Room
 from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, Unsupported

@@ -22,8 +22,7 @@ from orcstream.codec.metadata.structure import (
     Footer,
     StripeInformation,
 )
-from orcstream.codec.metadata.wire import join_field
-from orcstream.codec.metadata.write import statistics_list, tail_bytes
+from orcstream.codec.metadata.write import join_field, statistics_list, tail_bytes
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import (

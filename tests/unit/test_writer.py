@@ -23,7 +23,8 @@ import orcstream.blocking
 from orcstream.byterange import BytesLike
 from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.writer.outlets import Outflow, WholeFile
+from orcstream.writer.creating import WholeFile
+from orcstream.writer.workers import Outflow
 from tests.reference import reader
 from tests.reference.types import T, parse
 from tests.support import reading

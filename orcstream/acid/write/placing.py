@@ -21,8 +21,8 @@ from orcstream.acid.transactions.contract import (
     partition_schema,
 )
 from orcstream.acid.write.bucketing import buckets_of_rows
-from orcstream.codec.encode.discretion import discreetly
 from orcstream.codec.encode.grouping import only
+from orcstream.codec.encode.writable import discreetly
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.io.loop.uncancelled import run_in_thread

@@ -51,7 +51,7 @@ class Origin:
     """Where rows come from, as errors name it, and how many characters the longest row may have.
 
     `hidden` are the names of top-level columns that are to be encrypted or masked, or hold what is; errors of
-    writing are seen to by `codec.encode.discretion`.
+    writing are seen to by `codec.encode.writable`.
     """
 
     shown: str

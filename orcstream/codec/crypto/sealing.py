@@ -23,8 +23,7 @@ from orcstream.codec.metadata.structure import (
     StripeInformation,
     stream_ranges,
 )
-from orcstream.codec.metadata.wire import join_field
-from orcstream.codec.metadata.write import frame_metadata
+from orcstream.codec.metadata.write import frame_metadata, join_field
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import FileKeys, LocalKey
 from orcstream.errors import Unsupported

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from orcstream.codec.crypto.annotations import with_encryption
 from orcstream.codec.crypto.masks import data_mask, mask_text
 from orcstream.codec.crypto.sealing import VariantStatistics, seal
 from orcstream.codec.crypto.streams import MAX_STRIPE_ID, StreamCipher, stream_cipher
@@ -57,7 +56,7 @@ from orcstream.codec.vectors.column import Field, Vector
 from orcstream.encryption import NO_KEYS, FileKeys, Mask
 from orcstream.errors import Unsupported
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from orcstream.schema.schema import Schema
+from orcstream.schema.schema import Schema, with_encryption
 from orcstream.schema.types import FileColumn, Kind, Type
 
 if TYPE_CHECKING:

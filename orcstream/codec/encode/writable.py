@@ -1,24 +1,27 @@
-"""What a file cannot hold of vectors that fit its schema: times that would come back as others.
+"""What of users' rows cannot be written: times that would come back as others; and errors that hide values.
 
-Knows which times are lost on their way through a file. Must not know where vectors come from. All else that
-fits a vector of a type (`codec.ingest.fitting`) can be written. Specification: "Timestamp Columns"; ORC-763.
+Knows which times are lost on their way through a file, and which columns are encrypted or masked. Must not
+know where vectors come from, nor how values are checked. All else that fits a vector of a type
+(`codec.ingest.fitting`) can be written. Errors about values that a file hides name the column and the row,
+but not the value. Specification: "Timestamp Columns"; ORC-763.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from orcstream.codec.crypto.masks import REDACT, keeps_days, keeps_times
 from orcstream.codec.encode.encoder import EncodeOptions
-from orcstream.codec.ingest.ingest import IngestedRows
+from orcstream.codec.ingest.ingest import IngestedRows, stream_failure
 from orcstream.codec.vectors._times import unwritable_days, unwritable_timestamps
 from orcstream.codec.vectors.cells import union_children
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.times import UTC, units_of
 from orcstream.encryption import Mask
-from orcstream.errors import SchemaMismatch
-from orcstream.schema.types import Kind
+from orcstream.errors import SchemaMismatch, SourceError
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Kind
 
 _LATE, _SKIPPED, _FAR = 1, 2, 3
 _Found = tuple[Field, tuple[str, ...], int | None, int]
@@ -120,3 +123,50 @@ def _children(field: Field, vector: Vector) -> Iterator[tuple[Field, Vector]]:
             yield from zip(field.children[0].children, entries.struct_children(), strict=True)
         case Kind.UNION:
             yield from zip(field.children, union_children(field, vector), strict=True)
+
+
+# --- errors about hidden values --------------------------------------------------------------------
+
+
+def discreetly(
+    batches: Iterator[IngestedRows], schema: Schema, hidden: Collection[FileColumn]
+) -> Iterator[IngestedRows]:
+    """Yield the batches, and raise their errors without values of `hidden` columns and all below these.
+
+    A `SourceError` of an Arrow stream loses its text: it may quote any value.
+    """
+    while True:
+        failure: SchemaMismatch | SourceError | None = None
+        rows: IngestedRows | None = None
+        try:
+            rows = next(batches, None)
+        except SourceError:
+            if not hidden:
+                raise
+            failure = stream_failure()
+        except SchemaMismatch as error:
+            if not hidden:
+                raise
+            failure = _without_value(error, schema, hidden)
+        if failure is not None:  # out here, so that the error that has the value does not come along
+            failure.__cause__ = failure.__context__ = None
+            raise failure
+        if rows is None:
+            return
+        yield rows
+
+
+def _without_value(error: SchemaMismatch, schema: Schema, hidden: Collection[FileColumn]) -> SchemaMismatch:
+    if error.row is None:
+        return error  # about the data as a whole
+    shown = "a column"
+    if error.column is not None:
+        if not any(error.column in schema.types[root].column_ids for root in hidden):
+            return error
+        path, type_ = next(one for one in schema.walk() if one[1].column_id == error.column)
+        shown = f"the column {'.'.join(path)!r}, which is {type_},"
+    return SchemaMismatch(
+        f"{shown} is given a value that it does not take; what is encrypted or masked is not shown",
+        column=error.column,
+        row=error.row,
+    )

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata._wire import count_parts, count_row_index, read_row_index
-from orcstream.codec.metadata.limits import BLOOM_INDEX, MOST_POSITIONS, Room
-from orcstream.codec.metadata.wire import foreign, split_each, split_field
+from orcstream.codec.metadata.wire import BLOOM_INDEX, MOST_POSITIONS, Room, foreign, split_each, split_field
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
 from orcstream.schema.types import FileColumn

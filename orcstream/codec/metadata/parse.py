@@ -20,12 +20,6 @@ from typing import TypeVar
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.limits import (
-    AT_ONCE_BYTES,
-    check_footer_parts,
-    check_paths,
-    check_stripe_footer_parts,
-)
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -41,7 +35,13 @@ from orcstream.codec.metadata.structure import (
     StripeInformation,
     StripeVariant,
 )
-from orcstream.codec.metadata.wire import foreign
+from orcstream.codec.metadata.wire import (
+    AT_ONCE_BYTES,
+    check_footer_parts,
+    check_paths,
+    check_stripe_footer_parts,
+    foreign,
+)
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, NotOrcFile, Unsupported

@@ -41,7 +41,6 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.metadata.wire import join_field
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
@@ -337,3 +336,22 @@ def tail_bytes(
     )
     assert len(postscript) <= _MAX_POSTSCRIPT_BYTES
     return encrypted_statistics + metadata + body + postscript + bytes((len(postscript),))
+
+
+# The wire type of what has a length.
+_BYTES = 2
+
+
+def join_field(number: int, pieces: Iterable[bytes]) -> bytes:
+    """A message that holds these pieces as its length-delimited field `number` and nothing else."""
+    tag = _varint_bytes(number << 3 | _BYTES)
+    return b"".join(part for piece in pieces for part in (tag, _varint_bytes(len(piece)), piece))
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

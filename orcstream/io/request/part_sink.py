@@ -20,7 +20,14 @@ import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
-from orcstream.io.contract.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
+from orcstream.io.contract.byte_sink import (
+    CopyingUpload,
+    Prepared,
+    SinkOptions,
+    Store,
+    no_parts_left,
+    policy_of,
+)
 from orcstream.io.contract.byte_source import RetryPolicy
 from orcstream.io.loop.tasks import OneTask, Signal
 from orcstream.io.loop.uncancelled import until_done, until_over
@@ -314,10 +321,6 @@ def _pieces(start: int, stop: int, most_bytes: int) -> list[ByteRange]:
 def left_behind(remains: str) -> str:
     """A sentence for who has to look after it."""
     return f"What is left is not visible, and cleanup removes it: {remains or 'nothing that is known'}"
-
-
-def policy_of(options: SinkOptions) -> RetryPolicy:
-    return RetryPolicy(retries=options.retries, timeout_s=options.timeout_s)
 
 
 def abort_policy_of(options: SinkOptions, policy: RetryPolicy) -> RetryPolicy:

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orcstream.codec.crypto.annotations import renamed_keys
 from orcstream.codec.crypto.sealing import VariantStatistics, seal
 from orcstream.codec.crypto.streams import MAX_STRIPE_ID
 from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata.structure import Encryption
+from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import EncryptionKey, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.plan.merge.statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
-from orcstream.schema.schema import Schema
+from orcstream.schema.schema import Schema, renamed_keys
 from orcstream.schema.types import FileColumn
 
 # What it takes at most to say how long the statistics of one stripe are.

@@ -17,7 +17,7 @@ import anyio.abc
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector, vector_bytes
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
-from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.column import Field, Vector, nulls_of, vector_bytes
 from orcstream.codec.vectors.gather import compact

@@ -15,7 +15,6 @@ from orcstream.byterange import ByteRange, Request, coalesce
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
-from orcstream.codec.metadata.limits import Room
 from orcstream.codec.metadata.structure import (
     StreamKind,
     StripeFooter,
@@ -23,6 +22,7 @@ from orcstream.codec.metadata.structure import (
     is_decimal64,
     positions_of,
 )
+from orcstream.codec.metadata.wire import Room
 from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UTC_CLOCK

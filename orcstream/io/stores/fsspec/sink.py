@@ -28,14 +28,16 @@ from orcstream.errors import (
 )
 from orcstream.io.contract.byte_sink import (
     MovedFile,
+    MovingStore,
     Prepared,
     SinkOptions,
+    Temporary,
     already_there,
     is_temporary_of,
+    temporary_beside,
 )
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.uncancelled import own_limiter
-from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
 from orcstream.io.stores.fsspec.source import OnThreads, lease_filesystem, modified_of, translated
 from orcstream.io.urls import StoreUrl
 

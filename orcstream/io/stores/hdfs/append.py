@@ -15,10 +15,10 @@ import anyio.lowlevel
 
 from orcstream.errors import SinkError, SourceError
 from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, NO_LENGTH
-from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.contract.byte_sink import SinkOptions, policy_of
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.request.part_sink import policy_of, sink_error
+from orcstream.io.request.part_sink import sink_error
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
 from orcstream.io.urls import StoreUrl
 

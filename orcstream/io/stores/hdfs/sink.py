@@ -30,14 +30,16 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError
 from orcstream.io.contract.byte_sink import (
     MovedFile,
+    MovingStore,
     Prepared,
     SinkOptions,
+    Temporary,
     is_temporary_of,
+    policy_of,
+    temporary_beside,
 )
 from orcstream.io.contract.byte_source import Transient, is_transient
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.request.part_sink import policy_of
-from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
 from orcstream.io.stores.hdfs.calls import (
     WRITE_ANEW,
     Appending,

@@ -19,14 +19,15 @@ from pathlib import Path
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import (
     MovedFile,
+    MovingStore,
     Prepared,
     SinkOptions,
+    Temporary,
     already_there,
     is_temporary_of,
     state_of,
     temporary_name,
 )
-from orcstream.io.stores.committing import MovingStore, Temporary
 from orcstream.io.stores.local.source import WRITE_ONLY, in_thread, set_mode, sync_folder, write_at
 from orcstream.io.urls import StoreUrl, local_path
 

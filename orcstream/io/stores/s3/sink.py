@@ -35,10 +35,16 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
-from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
+from orcstream.io.contract.byte_sink import (
+    CommittingStore,
+    Leftover,
+    Prepared,
+    SinkOptions,
+    already_there,
+    state_of,
+)
 from orcstream.io.contract.byte_source import Transient, is_transient, no_such_file
 from orcstream.io.loop.uncancelled import end_task, until_over
-from orcstream.io.stores.committing import CommittingStore
 from orcstream.io.stores.fsspec.source import translated
 from orcstream.io.stores.http.ranges import ContentRange
 from orcstream.io.stores.s3.calls import Refused, S3Calls
