@@ -25,6 +25,7 @@ from orcstream.spark.jobs.compaction import CompactResult, compact_with
 from orcstream.spark.read.merge_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Folder
+from tests.generators.footers import DAMAGES, three_stripes, with_footer
 from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.killer import Killed, Killer
 from tests.support.effort import STEP
@@ -350,3 +351,12 @@ def test_encrypted_files_are_copied(tmp_path: Path) -> None:
         assert file.read().to_pylist()[29] == {"id": 29, "text": "text 29"}
     with orcstream.blocking.open(path) as file:
         assert file.read(columns=["text"]).to_pylist()[29] == {"text": "xxxx 99"}
+
+
+def test_a_damaged_footer_is_not_copied(tmp_path: Path) -> None:
+    sound = three_stripes()
+    (tmp_path / "a.orc").write_bytes(sound)
+    (tmp_path / "b.orc").write_bytes(with_footer(sound, 1, DAMAGES["zeros"]))
+    (group,) = compact_with(here, target_of(tmp_path), Compaction(how="copy")).groups
+    assert group.how == "left"
+    assert [path.name for path in visible(tmp_path)] == ["a.orc", "b.orc"]

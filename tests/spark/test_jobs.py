@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import orcstream
+from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.spark import jobs
 
@@ -135,3 +136,24 @@ def test_what_cannot_be_ingested(spark: SparkSession, tmp_path: Path) -> None:
         jobs.ingest(spark, "rows.csv", "s3://bucket/table", schema="id int")
     with pytest.raises(orcstream.UsageError, match=r"\bbloom\b"):
         jobs.ingest(spark, df, str(tmp_path), options={"bloom": "id"})
+
+
+@pytest.mark.parametrize("value", ["x", 1.5, None, True, 0, -1])
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [
+        ("compact", "target_bytes"),
+        ("compact", "below_bytes"),
+        ("compact", "memory_limit"),
+        ("compact_table", "memory_limit"),
+        ("ingest", "batch_bytes"),
+        ("ingest", "partitions"),
+        ("verify", "piece_bytes"),
+    ],
+)
+def test_numbers_that_jobs_take_are_integers(tmp_path: Path, job: str, name: str, value: Any) -> None:
+    if value is None and name in ("below_bytes", "partitions"):
+        return  # the default
+    given: list[Any] = [None, str(tmp_path), str(tmp_path)] if job == "ingest" else [None, str(tmp_path)]
+    with pytest.raises(UsageError, match=name):
+        getattr(jobs, job)(*given, **{name: value})

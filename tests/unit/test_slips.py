@@ -15,7 +15,6 @@ import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, UsageError
 from orcstream.io.contract.byte_source import RetryPolicy, Transient
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.spark import jobs
 
 
 @pytest.fixture
@@ -163,27 +162,6 @@ async def test_ages_of_transactional_tables_are_numbers_of_seconds(tmp_path: Pat
         for call in (table.clean, table.abort_dead):
             with pytest.raises(UsageError, match=r"\bolder_than_s\b"):
                 await call(older_than_s=age)
-
-
-@pytest.mark.parametrize("value", ["x", 1.5, None, True, 0, -1])
-@pytest.mark.parametrize(
-    ("job", "name"),
-    [
-        ("compact", "target_bytes"),
-        ("compact", "below_bytes"),
-        ("compact", "memory_limit"),
-        ("compact_table", "memory_limit"),
-        ("ingest", "batch_bytes"),
-        ("ingest", "partitions"),
-        ("verify", "piece_bytes"),
-    ],
-)
-def test_numbers_that_jobs_take_are_integers(tmp_path: Path, job: str, name: str, value: Any) -> None:
-    if value is None and name in ("below_bytes", "partitions"):
-        return  # the default
-    given: list[Any] = [None, str(tmp_path), str(tmp_path)] if job == "ingest" else [None, str(tmp_path)]
-    with pytest.raises(UsageError, match=f"{name} must be an integer of at least 1"):
-        getattr(jobs, job)(*given, **{name: value})
 
 
 @pytest.mark.parametrize("options", ["secret", 5, ["secret"], {5: "secret"}, [("key", "secret")]])

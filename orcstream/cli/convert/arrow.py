@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -354,6 +355,19 @@ def _is_exact(values: Any, type_: Type) -> bool:
 
 
 # --- Parquet -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def system_pool() -> Iterator[None]:
+    """Meanwhile pyarrow takes memory from the system: its own pools keep up to 100 MB that nobody uses."""
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 def parquet_rows(file: Any, schema: Schema | None, shown: str, memory_bytes: int, *, is_local: bool) -> Rows:

@@ -38,7 +38,14 @@ from orcstream.cli.commands.keys import (
     opened_keys,
     say_masked,
 )
-from orcstream.cli.convert.arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
+from orcstream.cli.convert.arrow import (
+    arrow_csv_rows,
+    arrow_json_rows,
+    has_pyarrow,
+    parquet_rows,
+    reads_json,
+    system_pool,
+)
 from orcstream.cli.convert.input import STANDARD_INPUT, Input, Origin, open_input, open_seekable, suffixes
 from orcstream.cli.convert.rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.cli.output import Progress, report
@@ -329,7 +336,7 @@ async def _reading_parquet(
     file = await _on_thread(partial(open_seekable, options.source, storage_options))
     is_local = protocol_of(options.source) in _LOCAL
     memory_bytes = options.memory_limit // 16
-    with _closed(file):
+    with system_pool(), _closed(file):
         rows = await _on_thread(
             partial(parquet_rows, file, options.schema, shown, memory_bytes, is_local=is_local)
         )
