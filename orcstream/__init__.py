@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from orcstream.io.sink import cleanup, commit, discard
     from orcstream.plan.tail import Tail
     from orcstream.query.expr import Expr, col
-    from orcstream.reader.engine.observing import (
+    from orcstream.reader.engine.session import (
         DecodeSpan,
         ReadObserver,
         ReadStatistics,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from orcstream.reader.stream import BatchStream
     from orcstream.reader.verifying import Fault, Verification
     from orcstream.schema.schema import Schema
-    from orcstream.table.stream import TableStream
+    from orcstream.table.lanes import TableStream
     from orcstream.writer.creating import create
     from orcstream.writer.ingested import IngestedFile
     from orcstream.writer.ingester import Ingester
@@ -163,7 +163,7 @@ _get, _names = lazy_names(
         ".io.sink": ("cleanup", "commit", "discard"),
         ".plan.tail": ("Tail",),
         ".query.expr": ("Expr", "col"),
-        ".reader.engine.observing": (
+        ".reader.engine.session": (
             *("DecodeSpan", "ReadObserver", "ReadStatistics", "ReadTracer", "RequestSpan", "TracedRead"),
         ),
         ".reader.explain": ("Explanation",),
@@ -172,7 +172,7 @@ _get, _names = lazy_names(
         ".reader.stream": ("BatchStream",),
         ".reader.verifying": ("Fault", "Verification"),
         ".schema.schema": ("Schema",),
-        ".table.stream": ("TableStream",),
+        ".table.lanes": ("TableStream",),
         ".writer.creating": ("create",),
         ".writer.ingested": ("IngestedFile",),
         ".writer.ingester": ("Ingester",),

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from orcstream.acid.write.streaming import StreamingWriter
     from orcstream.acid.write.writing import TableTransaction
     from orcstream.plan.acid.names import AcidDirectory, DirectoryKind
-    from orcstream.plan.acid.snapshot import AcidFile, Partition
-    from orcstream.plan.acid.write_ids import WriteIds
-    from orcstream.table.stream import TableStream
+    from orcstream.plan.acid.snapshot import AcidFile, Partition, WriteIds
+    from orcstream.table.lanes import TableStream
 
 __all__ = [
     "AcidDirectory",
@@ -56,8 +55,7 @@ __getattr__, __dir__ = lazy_names(
         ".write.streaming": ("StreamingWriter",),
         ".write.writing": ("TableTransaction",),
         "orcstream.plan.acid.names": ("AcidDirectory", "DirectoryKind"),
-        "orcstream.plan.acid.snapshot": ("AcidFile", "Partition"),
-        "orcstream.plan.acid.write_ids": ("WriteIds",),
-        "orcstream.table.stream": ("TableStream",),
+        "orcstream.plan.acid.snapshot": ("AcidFile", "Partition", "WriteIds"),
+        "orcstream.table.lanes": ("TableStream",),
     },
 )

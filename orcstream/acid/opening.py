@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
 from orcstream.acid.read.event_file import EventFile, opening_of
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
@@ -23,14 +22,14 @@ from orcstream.io import small_files
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.folders import check_listable
 from orcstream.io.loop.tasks import Pending
+from orcstream.io.urls import shown_of
 from orcstream.plan.acid.names import parse_directory
-from orcstream.plan.acid.snapshot import AcidFile
-from orcstream.plan.acid.write_ids import WriteIds
-from orcstream.plan.placement import RowColumns
+from orcstream.plan.acid.snapshot import AcidFile, WriteIds
+from orcstream.plan.projection import RowColumns
 from orcstream.reader.opening import OpenKeywords, OpenOptions
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind
-from orcstream.table.partition_values import PartitionColumns
+from orcstream.table.columns import PartitionColumns
 
 if TYPE_CHECKING:
     from orcstream.acid.transactions.metastore import Metastore
@@ -177,7 +176,7 @@ class OpeningTable(Pending[AcidTable]):
             raise
 
     async def _open(self) -> AcidTable:
-        shown = strip_credentials(self._url)
+        shown = shown_of(self._url)
         keeper, definition = await self._kept()
         if keeper is not None:
             seen, listing = await self._consistent(keeper)
@@ -220,9 +219,9 @@ class OpeningTable(Pending[AcidTable]):
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return
         raise UsageError(
-            f"this is a part of the table {strip_credentials(above)}, whose log says what is committed: open "
+            f"this is a part of the table {shown_of(above)}, whose log says what is committed: open "
             "the table, and choose rows with where=; or say what is committed with write_ids=",
-            url=strip_credentials(self._url),
+            url=shown_of(self._url),
         )
 
     async def _consistent(self, keeper: Transactions) -> tuple[Snapshot, TableListing]:
@@ -230,7 +229,7 @@ class OpeningTable(Pending[AcidTable]):
 
         Of a folder that loses files, a listing may lack both those and what was put in their place.
         """
-        shown = strip_credentials(self._url)
+        shown = shown_of(self._url)
         async with keeper.opening():
             for _ in range(_LOOKS):
                 seen = await self._seen(keeper)

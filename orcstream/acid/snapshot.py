@@ -25,11 +25,11 @@ from orcstream.plan.acid.snapshot import (
     AcidFile,
     Partition,
     PartitionListing,
+    WriteIds,
     list_partitions,
     plan_snapshot,
     uncertain_bases,
 )
-from orcstream.plan.acid.write_ids import WriteIds
 
 _MOST_METADATA_BYTES = 1 << 16
 

@@ -13,10 +13,8 @@ from orcstream._keywords import check_integer
 from orcstream.acid.transactions.contract import TableDefinition, check_encryption, partition_schema
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
-from orcstream.io.loop.tasks import Closable
-from orcstream.io.loop.uncancelled import until_over
 from orcstream.reader.opening import OpenOptions
-from orcstream.table.partition_values import PartitionColumns
+from orcstream.table.columns import PartitionColumns
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from orcstream.writer.options import FileOptions
 
 
-class AcidTable(TableView, Closable):
+class AcidTable(TableView):
     """A Hive transactional table as of a snapshot.
 
     For use from one event loop; several streams at a time are fine.
@@ -186,17 +184,6 @@ class AcidTable(TableView, Closable):
         from orcstream.acid.compact.cleaning import clean
 
         return await clean(self, self._need_transactions(), older_than_s=older_than_s, remove=remove)
-
-    # --- life time
-
-    async def aclose(self) -> None:
-        """Stop all streams of this table and give back its connections; may be called again."""
-        if not self._is_view:
-            try:
-                await self._life.end()
-            finally:
-                if self._transactions is not None:
-                    await until_over(self._transactions.aclose())
 
     def __repr__(self) -> str:
         return f"<AcidTable {self._url}: {len(self.schema)} columns, {len(self.partitions)} partitions>"

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 from orcstream._keywords import takes
 from orcstream.acid.read.event_file import opening_of
-from orcstream.acid.read.planning import TablePlanner, TableReadOptions
-from orcstream.acid.read.stream import lanes_of
+from orcstream.acid.read.planning import TablePlanner, TableReadOptions, lanes_of
 from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
 from orcstream.acid.transactions.contract import Snapshot, TableDefinition, Transactions
 from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
-from orcstream.plan.acid.snapshot import AcidFile, Partition
-from orcstream.plan.acid.write_ids import WriteIds
-from orcstream.plan.placement import RowColumns
+from orcstream.io.loop.tasks import Closable
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.plan.acid.snapshot import AcidFile, Partition, WriteIds
+from orcstream.plan.projection import RowColumns
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.options import LARGE_BATCHES, ReadOptions, StreamKeywords, TableKeywords
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Type
-from orcstream.table.columns import with_partitions
-from orcstream.table.partition_values import PartitionColumns
-from orcstream.table.stream import TableLife, TableStream
+from orcstream.table.columns import PartitionColumns, with_partitions
+from orcstream.table.lanes import TableLife, TableStream
 
 if TYPE_CHECKING:
     from orcstream.acid.read.describing import DirectoryDescription
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 Protect: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 
 
-class TableView:
+class TableView(Closable):
     """What a snapshot shows of a table: its partitions, its columns, its rows."""
 
     def __init__(
@@ -68,6 +67,15 @@ class TableView:
         self._is_view = life is not None
         self._protect = protect
         self._root = _with_partitions(row_columns.schema.root, partition_columns)
+
+    async def aclose(self) -> None:
+        """Stop all streams of this table and give back its connections; may be called again."""
+        if not self._is_view:
+            try:
+                await self._life.end()
+            finally:
+                if self._transactions is not None:
+                    await until_over(self._transactions.aclose())
 
     # --- facts
 

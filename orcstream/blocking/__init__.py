@@ -18,8 +18,8 @@ from orcstream._keywords import shared, takes
 from orcstream._lazy import lazy_names
 from orcstream.batch import ReadResult
 from orcstream.blocking.loop import Batches, Facade, FacadeStream, made, method_as, takes_as, the_loop
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
-from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.structure import StatisticsList, StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.file.unlocking import EncryptedColumn
 from orcstream.plan.tail import Tail

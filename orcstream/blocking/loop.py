@@ -29,7 +29,7 @@ from orcstream.errors import UsageError
 from orcstream.io.loop.clients import CLOSING, close_clients
 
 if TYPE_CHECKING:
-    from orcstream.reader.engine.observing import ReadStatistics
+    from orcstream.reader.engine.session import ReadStatistics
     from orcstream.schema.schema import Schema
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
 from orcstream.batch import BatchSchema, ReadResult
 from orcstream.codec.vectors.column import field_of
@@ -17,6 +16,7 @@ from orcstream.datasets.listing import DEFAULT_SPLIT_BYTES, FoundFile, Split
 from orcstream.datasets.reading import FileUnit, OpenFiles, Reading, schema_for
 from orcstream.errors import SourceChanged, UsageError, located
 from orcstream.io.loop.tasks import Closable
+from orcstream.io.urls import shown_of
 from orcstream.plan.slices import slices
 from orcstream.query.expr import Expr
 from orcstream.reader.engine.budget import chunk_limit_of
@@ -31,10 +31,8 @@ from orcstream.reader.options import (
 )
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind, Type
-from orcstream.table.columns import AskedColumns, with_partitions
-from orcstream.table.lanes import LanesPlan
-from orcstream.table.partition_values import PartitionColumns, PartitionRow
-from orcstream.table.stream import TableLife, TableStream
+from orcstream.table.columns import AskedColumns, PartitionColumns, PartitionRow, with_partitions
+from orcstream.table.lanes import LanesPlan, TableLife, TableStream
 
 # Files that are open at once where only the first rows are wanted.
 _WITH_LIMIT = 2
@@ -84,7 +82,7 @@ class OrcDataset(Closable):
         open_files: OpenFiles,
     ) -> None:
         """`file_schema` is what files are read as; `open_files` are the data set's to close."""
-        self._url = strip_credentials(parts[0].found.url)
+        self._url = shown_of(parts[0].found.url)
         self._parts = parts
         self._file_schema = file_schema
         self._partition_columns = partition_columns
@@ -111,7 +109,7 @@ class OrcDataset(Closable):
         """The files, in the order in which they are read; credentials stripped."""
         return tuple(
             DatasetFile(
-                strip_credentials(one.url),
+                shown_of(one.url),
                 one.path,
                 one.length,
                 one.modified_s,

@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
-from orcstream.io import globs
+from orcstream.io.folders import is_pattern_url, name_matcher
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.urls import kind_of
+from orcstream.io.urls import kind_of, shown_of
 from orcstream.plan.acid.names import is_table_file
 from orcstream.schema.schema import Schema
 from orcstream.table.files import PlacedFile, distinct, files_at, unlisted
@@ -63,7 +62,7 @@ async def find_files(
         raise UsageError("which files? a path, a pattern, a folder, or some of these")
 
     async def placed(url: str) -> list[PlacedFile]:
-        is_pattern = globs.is_pattern_url(url)
+        is_pattern = is_pattern_url(url)
         is_like_file = url.lower().endswith(".orc") and kind_of(url) not in ("file", "local")
         if guess and is_like_file and not is_pattern:
             return [unlisted(url)]
@@ -72,14 +71,14 @@ async def find_files(
     found = await side_by_side(urls, placed)
     # Of more folders more values are known.
     files = distinct((one for several in found for one in several), lambda one: one.path.count("/"))
-    matcher = None if pattern is None else globs.name_matcher(pattern)
+    matcher = None if pattern is None else name_matcher(pattern)
     wanted = [
         one
         for one in files
         if one.listed.length != 0 and (matcher is None or matcher.fullmatch(one.path.rpartition("/")[2]))
     ]
     if not wanted:
-        shown = ", ".join(strip_credentials(url) for url in urls)
+        shown = ", ".join(shown_of(url) for url in urls)
         raise FileNotFoundError(f"there are no files in {shown}" + (f" like {pattern}" if pattern else ""))
     return [_partitioned(one, hive=hive) for one in wanted]
 

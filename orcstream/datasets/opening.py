@@ -20,7 +20,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind
-from orcstream.table.partition_values import PartitionColumns
+from orcstream.table.columns import PartitionColumns
 
 
 class DatasetKeywords(OpenKeywords, total=False):

@@ -15,14 +15,14 @@ from orcstream.datasets.listing import FoundFile
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.urls import cost_of
 from orcstream.query.expr import Expr
-from orcstream.reader.engine.observing import ReadStatistics
+from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.file import OrcFile, batches_of
 from orcstream.reader.opening import FileStream, Opening, OpenOptions, open_each
 from orcstream.reader.options import ReadOptions
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.schema import Schema
+from orcstream.table.columns import PartitionRow
 from orcstream.table.lanes import Deliver, LaneMemory
-from orcstream.table.partition_values import PartitionRow
 
 # Files that are open at once, at least and at most; between them, as many as requests are good for the store.
 _LEAST_OPEN = 4

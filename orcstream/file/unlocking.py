@@ -20,8 +20,14 @@ import anyio
 
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.crypto.forms import FileForm
-from orcstream.codec.metadata.indexes import StatisticsList, parse_column_statistics, parse_file_statistics
-from orcstream.codec.metadata.structure import DataMask, Encryption, StreamKind, StripeInformation
+from orcstream.codec.metadata.indexes import parse_column_statistics, parse_file_statistics
+from orcstream.codec.metadata.structure import (
+    DataMask,
+    Encryption,
+    StatisticsList,
+    StreamKind,
+    StripeInformation,
+)
 from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import EncryptionKey, KeyProvider, LocalKey

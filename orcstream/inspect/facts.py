@@ -12,7 +12,7 @@ from typing import Any
 
 from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part
-from orcstream.reader.engine.observing import DecodeSpan, ReadStatistics, RequestSpan
+from orcstream.reader.engine.session import DecodeSpan, ReadStatistics, RequestSpan
 from orcstream.reader.explain import Explanation
 
 

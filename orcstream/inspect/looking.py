@@ -25,7 +25,7 @@ from orcstream.inspect.layout import Part, file_parts, stripe_parts
 from orcstream.inspect.row_groups import encodings_of
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import run_in_thread
-from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.session import DecodeSpan, RequestSpan
 from orcstream.reader.opening import StoreKeywords, Url
 from orcstream.reader.options import ANY_TIME, QuestionKeywords
 from orcstream.schema.types import Kind, Type

@@ -30,7 +30,7 @@ from orcstream.inspect.markup import (
 )
 from orcstream.inspect.page_file import columns_section, layout_section, stripes_section
 from orcstream.inspect.terms import PARTS, WAVES
-from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.session import DecodeSpan, RequestSpan
 from orcstream.reader.explain import Explanation
 
 _PROBLEMS = 50

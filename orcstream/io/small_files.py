@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.contract.byte_source import retry_commit
 from orcstream.io.contract.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.loop.uncancelled import clean_up, until_over
-from orcstream.io.urls import open_source
+from orcstream.io.urls import open_source, shown_of
 
 if TYPE_CHECKING:
     from orcstream.io.contract.byte_sink import Prepared
@@ -76,4 +75,4 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
         finally:
             await until_over(source.aclose())
 
-    return await retried(read, strip_credentials(url))
+    return await retried(read, shown_of(url))

@@ -21,14 +21,21 @@ from hashlib import blake2b
 from typing import overload
 
 from orcstream.byterange import ByteRange, BytesLike
-from orcstream.codec.metadata.indexes import StatisticsList, parse_metadata
 from orcstream.codec.metadata.parse import (
     measure_stripe_footer,
     parse_footer,
+    parse_metadata,
     parse_postscript,
     parse_stripe_footer,
 )
-from orcstream.codec.metadata.structure import Calendar, Footer, Postscript, StripeFooter, StripeInformation
+from orcstream.codec.metadata.structure import (
+    Calendar,
+    Footer,
+    Postscript,
+    StatisticsList,
+    StripeFooter,
+    StripeInformation,
+)
 from orcstream.codec.metadata.wire import (
     AT_ONCE_BYTES,
     MESSAGE_CAP_BYTES,

@@ -16,8 +16,8 @@ import numpy as np
 from orcstream._keywords import takes
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
-from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.structure import StatisticsList, StripeFooter, StripeInformation
 from orcstream.codec.metadata.wire import AT_ONCE_BYTES, AT_ONCE_COLUMNS, Room, metadata_limit
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located

@@ -30,8 +30,7 @@ from orcstream.io.loop.tasks import Pending, Running, Signal, Stream, Supervisor
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.urls import cost_of, open_source
 from orcstream.plan.tail import Tail
-from orcstream.reader.engine.observing import Observer, Watch, check_observer, watched
-from orcstream.reader.engine.session import Session
+from orcstream.reader.engine.session import Observer, Session, Watch, check_observer, watched
 from orcstream.reader.file import OrcFile
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from orcstream.plan.selection import Rows, clip_rows
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
 from orcstream.reader.engine.fetching import PipelineOptions
-from orcstream.reader.engine.observing import PrunedRows
-from orcstream.reader.engine.session import Session
+from orcstream.reader.engine.session import PrunedRows, Session
 from orcstream.reader.engine.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.options import Columns, ReadOptions

@@ -24,8 +24,8 @@ import anyio.lowlevel
 
 from orcstream.batch import Batch
 from orcstream.codec.encode.statistics import statistics_of
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_entry_statistics
-from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.metadata.indexes import RowIndex, parse_entry_statistics
+from orcstream.codec.metadata.structure import StatisticsList, StripeFooter, StripeInformation
 from orcstream.codec.vectors.column import Field
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.file.unlocking import EncryptedColumn

@@ -15,9 +15,8 @@ from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
-from orcstream.io import globs
 from orcstream.io.contract.folder import ListedFile
-from orcstream.io.folders import list_files
+from orcstream.io.folders import expanded, is_hidden, list_files, name_matcher, split_pattern
 from orcstream.io.urls import kind_of
 
 
@@ -77,7 +76,7 @@ def _same(url: str) -> str:
 async def _below(url: str, storage_options: Mapping[str, Any] | None) -> list[PlacedFile]:
     found: list[PlacedFile] = []
     for place, file in await _listed(url, storage_options):
-        if place != url or not globs.is_hidden(file.path):
+        if place != url or not is_hidden(file.path):
             found.append(PlacedFile(file, place, tuple(file.path.split("/")[:-1]), file.path))
     return found
 
@@ -97,10 +96,10 @@ async def _listed(url: str, storage_options: Mapping[str, Any] | None) -> list[t
 
 async def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> list[PlacedFile]:
     shapes: dict[str, list[list[re.Pattern[str]]]] = {}  # by the folder that is listed
-    for one in globs.expanded(pattern):
-        root, parts = globs.split_pattern(one)
-        shapes.setdefault(root, []).append([globs.name_matcher(part) for part in parts])
-    base, _ = globs.split_pattern(pattern)
+    for one in expanded(pattern):
+        root, parts = split_pattern(one)
+        shapes.setdefault(root, []).append([name_matcher(part) for part in parts])
+    base, _ = split_pattern(pattern)
     found: list[PlacedFile] = []
     for root, several in shapes.items():
         try:
@@ -111,7 +110,7 @@ async def _matching(pattern: str, storage_options: Mapping[str, Any] | None) -> 
         for place, file in listed:
             names = file.path.split("/")
             depth = min((len(one) for one in several if _fits(names, one)), default=None)
-            if depth is not None and not globs.is_hidden(file.path):
+            if depth is not None and not is_hidden(file.path):
                 at = min(depth, len(names) - 1)
                 matched = posixpath.join(place, *names[:at])
                 found.append(PlacedFile(file, matched, tuple(names[at:-1]), _joined(above, file.path)))

@@ -201,7 +201,7 @@ async def test_a_step_that_is_cancelled_loses_no_row(folder: Path) -> None:
 
 async def test_keys_that_are_on_disk_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no room for keys at all, and the stream left in the middle."""
-    monkeypatch.setattr("orcstream.acid.read.stream.KeyBudget", lambda _: KeyBudget(0))
+    monkeypatch.setattr("orcstream.acid.read.planning.KeyBudget", lambda _: KeyBudget(0))
     async with open_table(folder) as table:
         assert await count(table.batches()) == ROWS
         async with table.batches(batch_rows=10) as stream:

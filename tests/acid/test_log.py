@@ -19,7 +19,7 @@ from orcstream.acid.transactions.contract import Snapshot, Transactions, Work, k
 from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_log
 from orcstream.errors import CommitFailed, OrcError, UsageError
 from orcstream.log import records
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from tests.generators.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.servers.s3_proxy import S3_KINDS, run_s3_proxy, start_s3
 from tests.servers.sink_stores import SinkStore, make_store, s3_store

@@ -19,7 +19,7 @@ from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_l
 from orcstream.acid.transactions.log_state import Entry, LogState
 from orcstream.errors import CommitFailed
 from orcstream.log import records
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from tests.generators.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
 

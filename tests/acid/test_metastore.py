@@ -16,7 +16,7 @@ from orcstream.acid.transactions.contract import Snapshot, TableDefinition, Tran
 from orcstream.acid.transactions.metastore_calls import HivePartition
 from orcstream.acid.transactions.metastore_client import services
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from orcstream.schema.schema import Schema
 from tests.generators import bucketed_rows
 from tests.generators.acid_history import History, Options

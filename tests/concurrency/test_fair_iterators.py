@@ -19,7 +19,7 @@ from orcstream import acid, blocking
 from orcstream.io.loop.tasks import Stream
 from orcstream.reader.opening import FileStream
 from orcstream.reader.stream import BatchStream
-from orcstream.table.stream import TableStream
+from orcstream.table.lanes import TableStream
 
 ROWS = 5000
 STEP_ROWS = 50

@@ -21,7 +21,7 @@ import orcstream.blocking
 import orcstream.inspect
 from orcstream.batch import Batch
 from orcstream.errors import ColumnNotFound, UsageError
-from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.session import DecodeSpan, RequestSpan
 from orcstream.reader.engine.shaping import Gathering
 from tests.generators import bombs
 

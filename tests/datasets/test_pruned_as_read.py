@@ -13,7 +13,7 @@ from orcstream import col
 from orcstream.acid import open_table
 from orcstream.errors import SchemaMismatch, SourceChanged, Unsupported
 from orcstream.query.expr import Expr
-from orcstream.reader.engine.observing import DecodeSpan, ReadStatistics, RequestSpan
+from orcstream.reader.engine.session import DecodeSpan, ReadStatistics, RequestSpan
 
 START_NS = 1_600_000_000 * 10**9
 INSTANT = "timestamp with local time zone"

@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.codec.metadata.bloom import hashes_of
-from orcstream.codec.metadata.indexes import StatisticsList
+from orcstream.codec.metadata.structure import StatisticsList
 from orcstream.codec.metadata.write import serialize_statistics
 from orcstream.errors import OrcError
 from orcstream.plan.prune.outcome import Outcome

@@ -121,7 +121,7 @@ async def read():
     async with orcstream.acid.open_table({str(tmp_path)!r}) as table:
         return await table.read()
 assert anyio.run(read).num_rows == 1""")
-    assert "orcstream.acid.read.stream" in ours
+    assert "orcstream.acid.read.planning" in ours
     assert not {
         "orcstream.acid.write.writing",
         "orcstream.acid.compact.compacting",

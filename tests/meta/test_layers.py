@@ -102,11 +102,11 @@ table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contra
 
 acid.read: acid.snapshot batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table
-datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.loop io.urls plan plan.acid
-    query reader reader.engine schema table
+datasets: _keywords batch codec.arrow codec.vectors errors io io.loop io.urls plan plan.acid query reader
+    reader.engine schema table
 
-acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
-    table
+acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors io.loop plan plan.acid reader
+    schema table
 blocking: _keywords _lazy batch codec.metadata codec.streams datasets errors file io io.contract io.loop plan
     reader reader.engine schema writer
 
@@ -118,8 +118,8 @@ acid.compact: _keywords acid.read acid.snapshot acid.transactions acid.view acid
     codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
     reader.engine schema writer
 
-acid: _credentials _keywords _lazy acid.compact acid.read acid.snapshot acid.transactions acid.view
-    acid.write codec.arrow errors io io.contract io.loop plan plan.acid reader schema table writer
+acid: _keywords _lazy acid.compact acid.read acid.snapshot acid.transactions acid.view acid.write
+    codec.arrow errors io io.contract io.loop io.urls plan plan.acid reader schema table writer
 
 orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract plan query
     reader reader.engine schema table writer

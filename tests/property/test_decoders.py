@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.decode.decoder import ColumnDecoder, Turn
+from orcstream.codec.decode.decoders import ColumnDecoder, Turn
 from orcstream.codec.metadata.structure import EncodingKind, StreamKind
 from orcstream.codec.vectors._vector import offsets_of
 from orcstream.codec.vectors.column import VectorOptions, vector_bytes

@@ -26,7 +26,7 @@ from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.errors import Unsupported
 from orcstream.reader.opening import OpenOptions
 from orcstream.schema.schema import Schema
-from orcstream.table.partition_values import PartitionColumns
+from orcstream.table.columns import PartitionColumns
 from tests.support.effort import share
 from tests.support.errors import because
 

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex
-from orcstream.codec.metadata.indexes import (
-    RowIndex,
-    StatisticsList,
-    parse_bloom_index,
-    parse_metadata,
-    parse_row_index,
-    parse_statistics,
-)
-from orcstream.codec.metadata.parse import parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index, parse_statistics
+from orcstream.codec.metadata.parse import parse_footer, parse_metadata, parse_postscript, parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -32,6 +25,7 @@ from orcstream.codec.metadata.structure import (
     EncryptionVariant,
     Footer,
     Postscript,
+    StatisticsList,
     StreamInformation,
     StreamKind,
     StripeFooter,

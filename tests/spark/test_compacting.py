@@ -17,7 +17,7 @@ import pytest
 
 import orcstream
 from orcstream.blocking.loop import the_loop
-from orcstream.io import globs
+from orcstream.io import folders
 from orcstream.io.keys import open_keys
 from orcstream.spark.access import Access
 from orcstream.spark.compact.compacting import Compaction
@@ -69,7 +69,7 @@ def target_of(url: Path | str, **storage_options: Any) -> Folder:
 
 def visible(folder: Path) -> list[Path]:
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not folders.is_hidden(path.as_posix())]
 
 
 def ids_of(files: Sequence[Path]) -> list[int]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 import orcstream
 from orcstream.errors import UsageError
-from orcstream.io import globs
+from orcstream.io import folders
 from orcstream.spark import jobs
 
 # Spark takes long to begin where others are at work.
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 
 def data_files(folder: Path) -> list[Path]:
     found = (path.relative_to(folder) for path in folder.rglob("*.orc") if path.is_file())
-    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not folders.is_hidden(path.as_posix())]
 
 
 def ids(folder: Path) -> list[int]:

@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.blocking.loop import the_loop
-from orcstream.io import folders, globs
+from orcstream.io import folders
 from orcstream.log import records
 from orcstream.spark.compact.compacting import Compaction, grouped, look_at
 from orcstream.spark.options import Options
@@ -77,7 +77,7 @@ def commit(plan: StreamPlan, batch: int, messages: list[BatchFiles] | None = Non
 def data_files(folder: Path) -> list[Path]:
     """As any reader of folders finds them."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not folders.is_hidden(path.as_posix())]
 
 
 def ids_of(files: list[Path]) -> list[int]:

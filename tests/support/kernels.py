@@ -16,7 +16,7 @@ from typing_extensions import Buffer as ReadableBuffer
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
-from orcstream.codec.decode.decoder import ColumnDecoder, Turn
+from orcstream.codec.decode.decoders import ColumnDecoder, Turn
 from orcstream.codec.decode.stripe import StripeOptions, build_columns
 from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
 from orcstream.codec.streams._stream import InputStream

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.metadata.indexes import parse_metadata, parse_row_index, parse_statistics
-from orcstream.codec.metadata.parse import parse_stripe_footer
+from orcstream.codec.metadata.indexes import parse_row_index, parse_statistics
+from orcstream.codec.metadata.parse import parse_metadata, parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     EncodingKind,
     Encryption,

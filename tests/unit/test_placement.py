@@ -13,7 +13,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.plan.placement import RowColumns, keeps_values
+from orcstream.plan.projection import RowColumns, keeps_values
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Type
 

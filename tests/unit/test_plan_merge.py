@@ -20,7 +20,7 @@ from pyarrow import orc
 import orcstream
 from orcstream import blocking
 from orcstream.byterange import ByteRange
-from orcstream.codec.metadata.indexes import StatisticsList
+from orcstream.codec.metadata.structure import StatisticsList
 from orcstream.errors import Unsupported, UsageError
 from orcstream.plan.merge import merge as plan
 from orcstream.plan.merge.merge import FileMerger

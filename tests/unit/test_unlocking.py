@@ -13,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import orcstream
-from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.structure import (
     Calendar,
     DataMask,
     Encryption,
     EncryptionVariant,
     Footer,
+    StatisticsList,
     StripeInformation,
 )
 from orcstream.codec.metadata.write import join_field, statistics_list, tail_bytes

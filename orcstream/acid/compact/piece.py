@@ -15,8 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from orcstream.acid.compact.sorting import EventRows, EventSorter
-from orcstream.acid.read.event_file import DELETE, INSERT, EventFile
-from orcstream.acid.read.merging import OPERATION
+from orcstream.acid.read.event_file import DELETE, INSERT, OPERATION, EventFile
 from orcstream.acid.read.planning import TableReadOptions
 from orcstream.acid.read.row_ids import DeletedKeys, Ints, KeyBudget, KeyCollector, RowIds
 from orcstream.acid.snapshot import TableSnapshot

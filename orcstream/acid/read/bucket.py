@@ -23,8 +23,7 @@ from orcstream.errors import FormatError
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import run_in_thread, until_over
 from orcstream.plan.acid.names import AcidDirectory, DirectoryKind, EventColumns
-from orcstream.plan.acid.snapshot import AcidFile
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import AcidFile, WriteIds
 from orcstream.query.expr import Expr, col
 from orcstream.reader.file import OrcFile
 

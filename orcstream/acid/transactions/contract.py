@@ -23,8 +23,8 @@ import numpy as np
 from orcstream._printable import logger_of
 from orcstream.errors import OrcError, SchemaMismatch, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import end_task
-from orcstream.plan.acid.write_ids import WriteIds
-from orcstream.plan.placement import RowColumns
+from orcstream.plan.acid.snapshot import WriteIds
+from orcstream.plan.projection import RowColumns
 from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import Kind, Type, parse_type
 

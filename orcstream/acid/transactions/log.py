@@ -37,7 +37,6 @@ from uuid import uuid4
 
 import anyio
 
-from orcstream._credentials import strip_credentials
 from orcstream._keywords import check_seconds
 from orcstream._printable import logger_of
 from orcstream.acid.transactions.contract import Operation, Outcome, Purpose, Snapshot, TableDefinition, Work
@@ -60,8 +59,9 @@ from orcstream.errors import (
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.urls import shown_of
 from orcstream.log.records import Records
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class TransactionLog:
         storage_options: Mapping[str, Any] | None = None,
         sink_options: Any = None,
     ) -> None:
-        self._shown = strip_credentials(url)
+        self._shown = shown_of(url)
         self._records = Records(f"{url.rstrip('/')}/{LOG_FOLDER}", storage_options, sink_options)
         self._state = LogState()
         self._claims: dict[int, Claim] = {}  # by their first ids; those with ids that are open

@@ -27,7 +27,7 @@ from orcstream.acid.transactions.contract import (
 )
 from orcstream.io.urls import inner_path
 from orcstream.plan.acid.names import parse_directory
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from orcstream.schema.schema import Schema
 
 _MOST_ID = 10**10 - 1

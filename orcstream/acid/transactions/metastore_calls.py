@@ -27,7 +27,7 @@ from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Metasto
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.plan.acid.names import NULL_TEXT, parse_folder
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from orcstream.schema.schema import numbered
 from orcstream.schema.types import Kind, Type, parse_type
 

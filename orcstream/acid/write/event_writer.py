@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.read.event_file import DELETE, INSERT, KEY_INDEX, UPDATE
-from orcstream.acid.read.merging import ROW_ID, WRITE_ID
+from orcstream.acid.read.event_file import DELETE, INSERT, KEY_INDEX, ROW_ID, UPDATE, WRITE_ID
 from orcstream.acid.read.row_ids import Ints, RowIds
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.encode.grouping import retyped

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from orcstream.acid.read.merging import ROW_ID
+from orcstream.acid.read.event_file import ROW_ID
 from orcstream.acid.read.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.acid.transactions.contract import (
     Operation,
@@ -40,7 +40,7 @@ from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.loop.tasks import OneTask
 from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_over
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import WriteIds
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema, numbered
 

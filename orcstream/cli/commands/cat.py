@@ -28,7 +28,6 @@ from orcstream.cli.commands.keys import opened, opened_keys, say_masked
 from orcstream.cli.output import Progress, report, write
 from orcstream.encryption import KeyProvider
 from orcstream.figures import counted
-from orcstream.io.globs import is_pattern_url
 from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def _reading(commands: Any, name: str, main: Any, purpose: str) -> argparse.Argu
 
 def _is_table(urls: list[str]) -> bool:
     """Whether many files are meant, or may be."""
+    from orcstream.io.folders import is_pattern_url
+
     (url, *others) = urls
     if not others and Path(url).is_file():
         return False

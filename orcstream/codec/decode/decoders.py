@@ -1,41 +1,204 @@
-"""Decoders of every type: how the values of its streams become vectors.
+"""Decoders of columns: how the values of their streams become vectors, some rows at a time.
 
-Know the encoding tables, epochs, zones and calendars, dictionaries and UTF-8, and how the rows of children
-follow from their parents' lengths, masks and tags. What is common to all stands in `codec.decode.decoder`.
-TIMESTAMP is naive wall clock: what the writer's clock showed, whatever its zone. TIMESTAMP_INSTANT is a
-point in time. CHAR values are given as they are stored (writers differ in whether they pad). Specification:
-"Column Encodings"; ORC-306, ORC-763 and ORC-2151 for the times before 1970.
+A column decoder turns the value streams of one column (and its children) into vectors. It is asked twice:
+`ready(n)` decodes ahead as far as it must to say how many of the next n rows can be had, given the bytes
+fed so far and a budget for decoded bytes; `take(k)` then hands out k of them. Nothing is lost between the
+two: values decoded ahead stay pending in their streams. So a window can end at any row, children are sized
+after their parents' lengths are decoded, and a stream that runs dry is named in the turn, fed, and asked
+again.
+
+Rows are counted in the parent's space and carry the parent's mask, so that a null struct needs no second
+pass over its children. Must not know stripes, files or threads, nor compound types (`codec.decode.stripe`).
+
+Knows the encoding tables, epochs, zones and calendars, dictionaries and UTF-8. TIMESTAMP is naive wall
+clock: what the writer's clock showed, whatever its zone. TIMESTAMP_INSTANT is a point in time. CHAR values
+are given as they are stored (writers differ in whether they pad). Specification: "Column Encodings";
+ORC-306, ORC-763 and ORC-2151 for the times before 1970.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer, zeroed
-from orcstream.codec.decode.decoder import ColumnDecoder, FixedDecoder, Turn
+from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams._values import BoolValues, Values
+from orcstream.codec.streams.compression import Decompress
 from orcstream.codec.vectors._times import dates, timestamps
 from orcstream.codec.vectors._vector import (
+    count_ones,
     count_up,
     decimals,
     fit_entries,
+    fit_lengths,
     gather_entries,
     invalid_utf8,
     last_offset,
+    merge_masks,
     narrow,
     offsets_of,
     pack_bits,
-    rows_of_union,
-    union_children,
+    rows_within,
+    spread,
     widen,
 )
 from orcstream.codec.vectors.column import EMPTY, MAX_VECTOR_BYTES, Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UNITS, UTC, Clock, ZoneRules, beyond_unit
-from orcstream.errors import CorruptStream, FormatError, Unsupported
-from orcstream.schema.types import Kind, Type, decimal_shape
+from orcstream.errors import CorruptStream, FormatError, OrcError, Unsupported
+from orcstream.schema.types import Type, decimal_shape
+
+
+@dataclass(slots=True)
+class Turn:
+    """One call of a worker: its decompressor, how large a dictionary may be, and which streams ran dry.
+
+    A dictionary that was loaded is taken off `dictionary_limit`.
+    """
+
+    decompress: Decompress
+    dictionary_limit: int = MAX_VECTOR_BYTES
+    starved: list[InputStream] = field(default_factory=list)
+
+    def values(self, stream: Values, wanted: int) -> int:
+        """How many of the `wanted` values are pending; notes the stream when they are not all there."""
+        got = stream.ensure(wanted, self.decompress)
+        if got < wanted:
+            self.starved.append(stream.input)
+        return got
+
+
+class ColumnDecoder(ABC):
+    """Decodes one column of one stripe, in row order.
+
+    `row_bytes` is what a row takes when decoded, exactly where `is_fixed`, else at least.
+    """
+
+    row_bytes: int = 1
+    is_fixed = False
+
+    def __init__(
+        self,
+        type_: Type,
+        present: BoolValues | None,
+        values: Sequence[Values],
+        children: Sequence[ColumnDecoder] = (),
+    ) -> None:
+        self.type = type_
+        self.leaf_count: int = max(1, sum(child.leaf_count for child in children))
+        self._present = present
+        self._values = tuple(values)
+        self._inputs = [stream.input for stream in (present, *values) if stream is not None]
+        self._children = tuple(children)
+        self._parent: Buffer | None = None
+        self._mask: Buffer | None = None
+
+    @abstractmethod
+    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        """How many of the next `count` rows can be taken; fewer when a stream ran dry or the budget ends.
+
+        `parent` has one byte a row, 0 where the parent is null and this column has no row in the file;
+        None is all ones. `budget` bounds the decoded bytes.
+        """
+
+    @abstractmethod
+    def take(self, count: int) -> Vector:
+        """The next `count` rows, at most as many as `ready` answered last."""
+
+    def streams(self) -> Sequence[InputStream]:
+        """All input streams of this column and its children."""
+        return [*self._inputs, *chain.from_iterable(child.streams() for child in self._children)]
+
+    def _share(self, budget: int, child: ColumnDecoder) -> int:
+        """A child's part of a budget, by its leaves: so it is the same however deep they lie."""
+        return budget * child.leaf_count // self.leaf_count
+
+    def _see(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        """Rows whose presence is known, within the budget; sets the mask for them."""
+        count = min(count, budget // self.row_bytes)
+        self._parent = parent
+        if self._present is None:
+            self._mask = parent
+            return count
+        wanted = self._values_of(parent, count)
+        got = turn.values(self._present, wanted)
+        if got < wanted:
+            count = got if parent is None else rows_within(parent, count, got)
+        own = self._present.peek(got)
+        self._mask = own if parent is None else merge_masks(parent, own, count)
+        return count
+
+    def _see_values(self, stream: Values, count: int, turn: Turn) -> int:
+        """Rows, at most `count`, for which the stream has its values."""
+        wanted = self._values_of(self._mask, count)
+        got = turn.values(stream, wanted)
+        if got == wanted:
+            return count
+        return got if self._mask is None else rows_within(self._mask, count, got)
+
+    def _see_first(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        """Rows within the budget for which the first stream has its values."""
+        return self._see_values(self._values[0], self._see(count, parent, budget, turn), turn)
+
+    def _fit(self, lengths: Values, mask: Buffer | None, count: int, limit: int) -> tuple[int, int]:
+        """Rows, at most `count`, whose lengths add up to `limit` at most, and to what."""
+        rows, total, bad = fit_lengths(lengths, mask, count, limit)
+        if bad >= 0:
+            raise self._located(CorruptStream("a negative length"), lengths)
+        return rows, total
+
+    def _take_mask(self, count: int) -> tuple[Buffer | None, Buffer | None, int]:
+        """Advance past the presence of `count` rows: (validity bitmap, mask, number of values)."""
+        if self._present is not None:
+            self._present.drop(self._values_of(self._parent, count))
+        values = self._values_of(self._mask, count)
+        if self._mask is None or values == count:
+            return None, None, values
+        return pack_bits(self._mask, count), self._mask, values
+
+    @staticmethod
+    def _values_of(mask: Buffer | None, count: int) -> int:
+        return count if mask is None else count_ones(mask, count)
+
+    def _located(self, error: OrcError, stream: Values | None = None) -> OrcError:
+        kind = None if stream is None else stream.input.kind
+        return error.locate(column=self.type.column_id, stream_kind=kind)
+
+
+class FixedDecoder(ColumnDecoder):
+    """A column of fixed width, from streams that all have one entry a value."""
+
+    is_fixed = True
+
+    def __init__(
+        self, type_: Type, present: BoolValues | None, values: Sequence[Values], *, row_bytes: int
+    ) -> None:
+        super().__init__(type_, present, values)
+        self.row_bytes = row_bytes
+
+    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        count = self._see(count, parent, budget, turn)
+        for stream in self._values:
+            count = self._see_values(stream, count, turn)
+        return count
+
+    def take(self, count: int) -> Vector:
+        validity, mask, values = self._take_mask(count)
+        data = self._decode(count, mask, values)
+        return Vector(count, (validity, data), count - values)
+
+    @abstractmethod
+    def _decode(self, count: int, mask: Buffer | None, values: int) -> Buffer:
+        """`count` rows from the next `values` values, with zeros where the mask has 0."""
+
+    def _spread(self, data: Buffer, mask: Buffer | None, count: int) -> Buffer:
+        return data if mask is None else spread(data, mask, count, self.row_bytes)
+
 
 # --- numbers ---------------------------------------------------------------------------------------
 
@@ -295,75 +458,3 @@ class DictionaryDecoder(_TextColumn):
         _, total, _ = fit_entries(self._indexes, mask, count, offsets, size, MAX_VECTOR_BYTES)
         rows = gather_entries(self._indexes.take(values), mask, count, offsets, data, total)
         return Vector(count, (validity, *rows), count - values)
-
-
-# --- compound types --------------------------------------------------------------------------------
-
-
-class StructDecoder(ColumnDecoder):
-    """Structs: children have the struct's own rows, so its mask is handed down."""
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        count = self._see(count, parent, budget, turn)
-        for child in self._children:
-            count = child.ready(count, self._mask, self._share(budget, child), turn)
-        return count
-
-    def take(self, count: int) -> Vector:
-        validity, _, values = self._take_mask(count)
-        children = tuple(child.take(count) for child in self._children)
-        return Vector(count, (validity,), count - values, children=children)
-
-
-class ListDecoder(ColumnDecoder):
-    """Lists, and maps: a list of entries with two children."""
-
-    row_bytes = 4
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        (lengths,) = self._values
-        count = self._see_first(count, parent, budget, turn)
-        # An element takes a byte at least, so the budget bounds how many there may be.
-        rows, total = self._fit(lengths, self._mask, count, min(budget, MAX_VECTOR_BYTES))
-        have = total
-        for child in self._children:
-            have = child.ready(have, None, self._share(budget, child), turn)
-        return rows if have == total else self._fit(lengths, self._mask, rows, have)[0]
-
-    def take(self, count: int) -> Vector:
-        validity, mask, values = self._take_mask(count)
-        offsets = offsets_of(self._values[0].take(values), mask, count)
-        total = last_offset(offsets, count)
-        children = tuple(child.take(total) for child in self._children)
-        if self.type.kind is Kind.MAP:
-            children = (Vector(total, (None,), 0, children=children),)
-        return Vector(count, (validity, offsets), count - values, children=children)
-
-
-class UnionDecoder(ColumnDecoder):
-    """Unions, dense: each child has the rows that bear its tag, child 0 also a null for each null union."""
-
-    row_bytes = 5
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        (stream,) = self._values
-        count = self._see_first(count, parent, budget, turn)
-        tags = stream.peek(self._values_of(self._mask, count))
-        types, offsets, counts, first, bad = union_children(tags, self._mask, count, len(self._children))
-        if bad >= 0:
-            message = f"a tag beyond the {len(self._children)} children of its union"
-            raise self._located(CorruptStream(message, row=bad), stream)
-        available = [
-            child.ready(wanted, first if tag == 0 else None, self._share(budget, child), turn)
-            for tag, (child, wanted) in enumerate(zip(self._children, counts, strict=True))
-        ]
-        return rows_of_union(types, offsets, count, available)
-
-    def take(self, count: int) -> Vector:
-        mask = self._mask
-        _, _, values = self._take_mask(count)
-        types, offsets, counts, _, _ = union_children(
-            self._values[0].take(values), mask, count, len(self._children)
-        )
-        children = tuple(child.take(rows) for child, rows in zip(self._children, counts, strict=True))
-        return Vector(count, (types, offsets), 0, children=children)

@@ -31,12 +31,12 @@ from orcstream.codec.encode.encoder import (
 from orcstream.codec.encode.encoders import encoder_of
 from orcstream.codec.encode.statistics import statistics_of_nothing
 from orcstream.codec.ingest.ingest import IngestedRows
-from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.structure import (
     Calendar,
     DataMask,
     Encryption,
     Footer,
+    StatisticsList,
     StreamInformation,
     StreamKind,
     StripeFooter,

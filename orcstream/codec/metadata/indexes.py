@@ -8,7 +8,7 @@ Specification: "Column Statistics", "Row Group Index", "Bloom Filter Index".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata._wire import count_parts, count_row_index, read_row_index
-from orcstream.codec.metadata.wire import BLOOM_INDEX, MOST_POSITIONS, Room, foreign, split_each, split_field
+from orcstream.codec.metadata.wire import BLOOM_INDEX, MOST_POSITIONS, Room, foreign, split_field
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
-from orcstream.schema.types import FileColumn
 
 if TYPE_CHECKING:
     from orcstream.codec.metadata.bloom import BloomIndex
@@ -34,31 +33,6 @@ _DECIMAL_TEXT = re.compile(r"[+-]?[0-9]{1,80}(\.[0-9]{0,80})?", re.ASCII)
 _ENTRY_BYTES = 56
 _FILTER_BYTES = 500
 _WORD_BYTES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticsList:
-    """Serialised column statistics by column id, parsed when asked for; may be shorter than the schema."""
-
-    serialized: tuple[bytes, ...]
-
-    def __len__(self) -> int:
-        return len(self.serialized)
-
-    def overlaid(self, columns: Mapping[FileColumn, bytes], unknown: Container[FileColumn]) -> StatisticsList:
-        """With those of `columns` in place of what is there, and nothing (b"") of those that are unknown."""
-        filled = [b"" if column in unknown else one for column, one in enumerate(self.serialized)]
-        if columns:
-            filled += [b""] * (max(columns) + 1 - len(filled))
-        for column, serialized in columns.items():
-            filled[column] = serialized
-        return StatisticsList(tuple(filled))
-
-    def get(self, column: int) -> ColumnStatistics | None:
-        """The statistics of a column; None where the file has none."""
-        if not 0 <= column < len(self.serialized):
-            return None
-        return parse_statistics(self.serialized[column])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,17 +61,6 @@ class RowIndex:
     def statistics(self, index: int) -> ColumnStatistics | None:
         """The statistics of one row group; None where the entry has none."""
         return parse_entry_statistics(self.serialized_statistics[index])
-
-
-def parse_metadata(
-    data: bytes, stripe_count: int, column_count: int, room: Room
-) -> tuple[StatisticsList, ...]:
-    """Statistics by stripe from the decompressed file metadata; may be of fewer stripes than there are.
-
-    The bytes are only cut up here, so they may be far longer than other messages.
-    """
-    stripes = split_field(memoryview(data), 1, stripe_count, "file metadata")
-    return tuple(map(StatisticsList, split_each(stripes, 1, column_count, "stripe statistics", room)))
 
 
 def parse_file_statistics(data: bytes, column_count: int) -> tuple[bytes, ...]:

@@ -19,7 +19,6 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -29,6 +28,7 @@ from orcstream.codec.metadata.structure import (
     EncryptionVariant,
     Footer,
     Postscript,
+    StatisticsList,
     StreamInformation,
     StreamKind,
     StripeFooter,
@@ -37,10 +37,13 @@ from orcstream.codec.metadata.structure import (
 )
 from orcstream.codec.metadata.wire import (
     AT_ONCE_BYTES,
+    Room,
     check_footer_parts,
     check_paths,
     check_stripe_footer_parts,
     foreign,
+    split_each,
+    split_field,
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
@@ -478,3 +481,14 @@ def _check_streams(streams: Sequence[StreamInformation], columns: Sequence[FileC
                 "two streams of one kind and column", column=column, stream_kind=stream.kind.name
             )
         seen.add((stream.kind, column))
+
+
+def parse_metadata(
+    data: bytes, stripe_count: int, column_count: int, room: Room
+) -> tuple[StatisticsList, ...]:
+    """Statistics by stripe from the decompressed file metadata; may be of fewer stripes than there are.
+
+    The bytes are only cut up here, so they may be far longer than other messages.
+    """
+    stripes = split_field(memoryview(data), 1, stripe_count, "file metadata")
+    return tuple(map(StatisticsList, split_each(stripes, 1, column_count, "stripe statistics", room)))

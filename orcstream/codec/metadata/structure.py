@@ -12,14 +12,15 @@ streams is the order of positions, whatever the order in the file.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.metadata.indexes import StatisticsList
+from orcstream.codec.metadata.indexes import parse_statistics
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionKey, KeyProviderKind, Mask
+from orcstream.schema.column_statistics import ColumnStatistics
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, FileColumn, Kind, Type
 
@@ -225,6 +226,31 @@ class Footer:
     encryption: Encryption | None
     header_length: int
     content_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsList:
+    """Serialised column statistics by column id, parsed when asked for; may be shorter than the schema."""
+
+    serialized: tuple[bytes, ...]
+
+    def __len__(self) -> int:
+        return len(self.serialized)
+
+    def overlaid(self, columns: Mapping[FileColumn, bytes], unknown: Container[FileColumn]) -> StatisticsList:
+        """With those of `columns` in place of what is there, and nothing (b"") of those that are unknown."""
+        filled = [b"" if column in unknown else one for column, one in enumerate(self.serialized)]
+        if columns:
+            filled += [b""] * (max(columns) + 1 - len(filled))
+        for column, serialized in columns.items():
+            filled[column] = serialized
+        return StatisticsList(tuple(filled))
+
+    def get(self, column: int) -> ColumnStatistics | None:
+        """The statistics of a column; None where the file has none."""
+        if not 0 <= column < len(self.serialized):
+            return None
+        return parse_statistics(self.serialized[column])
 
 
 # --- where streams lie -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ import numpy as np
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomIndex
-from orcstream.codec.metadata.indexes import CHILD_COUNTS, STATISTICS_PARTS, RowIndex, StatisticsList
+from orcstream.codec.metadata.indexes import CHILD_COUNTS, STATISTICS_PARTS, RowIndex
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -36,6 +36,7 @@ from orcstream.codec.metadata.structure import (
     Encryption,
     Footer,
     Postscript,
+    StatisticsList,
     StreamInformation,
     StreamKind,
     StripeFooter,

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from orcstream.plan.acid.names import AcidDirectory, DirectoryKind, delta_name
-from orcstream.plan.acid.snapshot import Partition
-from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.plan.acid.snapshot import Partition, WriteIds
 
 CompactionKind: TypeAlias = Literal["minor", "major"]
 

@@ -24,9 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.parse import MAX_BLOCK_SIZE
-from orcstream.codec.metadata.structure import Calendar, StripeInformation
+from orcstream.codec.metadata.structure import Calendar, StatisticsList, StripeInformation
 from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata.write import serialize_footer, tail_bytes
 from orcstream.codec.streams.compression import Compression, Compressor

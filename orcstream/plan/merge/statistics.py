@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.structure import Footer
+from orcstream.codec.metadata.structure import Footer, StatisticsList
 from orcstream.codec.metadata.write import statistics_list
 from orcstream.schema.column_statistics import ColumnStatistics, merge
 from orcstream.schema.types import Kind

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from orcstream.codec.crypto.sealing import VariantStatistics, seal
 from orcstream.codec.crypto.streams import MAX_STRIPE_ID
-from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.structure import Encryption
+from orcstream.codec.metadata.structure import Encryption, StatisticsList
 from orcstream.codec.metadata.wire import MESSAGE_CAP_BYTES
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import EncryptionKey, FileKeys

@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from orcstream.byterange import CostModel
 from orcstream.codec.metadata.bloom import BloomIndex
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.structure import StatisticsList
 from orcstream.plan.prune.outcome import Outcome, combined
 from orcstream.plan.prune.proof import Question
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate, leaves_of

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from orcstream._buffer import release_retained
-from orcstream.codec.decode.decoder import Turn
+from orcstream.codec.decode.decoders import Turn
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector, vector_bytes
 from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.engine.budget import MemoryBudget
-from orcstream.reader.engine.observing import DecodeSpan, ReadObserver
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
+from orcstream.reader.engine.session import DecodeSpan, ReadObserver
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ from orcstream.plan.selection import (
 )
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue
-from orcstream.reader.engine.observing import ReadObserver
 from orcstream.reader.engine.runs import StreamPiece, StripeRun, windows_of
+from orcstream.reader.engine.session import ReadObserver
 from orcstream.reader.engine.stripes import StripeStarter, StripeWork
 
 

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.metadata.bloom import BloomIndex
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
-from orcstream.codec.metadata.structure import StreamKind, StripeFooter
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.structure import StatisticsList, StreamKind, StripeFooter
 from orcstream.file.zones import FileTimes, trust_in
 from orcstream.plan.projection import Source
 from orcstream.plan.prune.outcome import Outcome

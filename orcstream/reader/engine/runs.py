@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
-from orcstream.codec.decode.decoder import ColumnDecoder
+from orcstream.codec.decode.decoders import ColumnDecoder
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.codec.vectors.column import Vector

@@ -1,7 +1,8 @@
-"""What an open file runs on: its source, and the supervisor task that owns all its tasks.
+"""What an open file runs on: its source, the supervisor task that owns all its tasks, and who watches them.
 
-Knows life times. Must not know ORC. The session does not know the file object: dropping that one stops this
-one.
+Knows life times, what a read has done as it is measured, and which spans of time belong together. Must not
+know ORC. The session does not know the file object: dropping that one stops this one. An observer is handed
+to `open` and carried down once; without one, nothing is recorded. Must not know how spans are shown.
 """
 
 from __future__ import annotations
@@ -10,18 +11,214 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Protocol, TypeAlias, runtime_checkable
 from weakref import WeakSet
 
 import anyio
 
 from orcstream._buffer import release_retained, trim
+from orcstream._printable import logger_of
 from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import ByteSource, RetryPolicy, Suffix
 from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.scheduler import FetchReport, FetchScheduler
-from orcstream.reader.engine.observing import Observer, RequestSpan, Watch, watched
+
+_logger = logger_of("orcstream.reader")
+
+
+# --- what was done, measured -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PrunedRows:
+    """How many rows were not read, by what proved that they do not match; and how many were read in vain."""
+
+    by_file: int = 0
+    by_stripe: int = 0
+    by_row_group: int = 0
+    by_bloom: int = 0
+    filtered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStatistics:
+    """What a stream has done so far, measured.
+
+    `row_count` rows in `batch_count` batches were delivered, of `stripe_count` stripes.
+    `rows_pruned_by_file`, `rows_pruned_by_stripe`, `rows_pruned_by_row_group` and `rows_pruned_by_bloom`
+    are rows of the file that statistics or bloom filters showed to have no match, by what showed it
+    first; `rows_filtered` were looked at and had none. `request_count` requests were sent, `retry_count`
+    of them again after a failure and `hedge_count` a second time beside a slow one; `bytes_wanted` were
+    needed, `bytes_read` asked for, with the gaps between. `hop_count` is how often the store's latency
+    was paid in full, `wait_s` how long the consumer waited for batches, `decode_s` how long workers
+    decoded (of all threads together), `peak_fetched_bytes` the most that was fetched and not yet
+    decompressed at one time. Opening the file is not in these figures. Two can be added.
+    """
+
+    row_count: int
+    batch_count: int
+    stripe_count: int
+    request_count: int
+    retry_count: int
+    hedge_count: int
+    hop_count: int
+    bytes_wanted: int
+    bytes_read: int
+    rows_pruned_by_file: int
+    rows_pruned_by_stripe: int
+    rows_pruned_by_row_group: int
+    rows_pruned_by_bloom: int
+    rows_filtered: int
+    wait_s: float
+    decode_s: float
+    peak_fetched_bytes: int
+
+    def __add__(self, other: ReadStatistics) -> ReadStatistics:
+        """Of two reads together."""
+        sums = {
+            one.name: getattr(self, one.name) + getattr(other, one.name)
+            for one in fields(self)
+            if one.name != "peak_fetched_bytes"
+        }
+        return ReadStatistics(
+            **sums, peak_fetched_bytes=max(self.peak_fetched_bytes, other.peak_fetched_bytes)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpan:
+    """One request, from its first attempt to its last byte, or to the failure that nobody tries again.
+
+    `wave` is why it was sent, in the words of `Explanation.waves`: ``tail``, ``statistics``, ``control``,
+    ``index``, ``predicate``, ``data``, and ``rest`` for what follows a predicate; ``metadata`` for what tools
+    ask of a file. `range` are its bytes of the file. `start_s` and `stop_s` are seconds of
+    `time.perf_counter`. It took `attempt_count` attempts; `error` is what kept the bytes away, None where
+    they are there.
+    """
+
+    wave: str
+    range: ByteRange
+    start_s: float
+    stop_s: float
+    attempt_count: int = 1
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSpan:
+    """What one thread did at a stretch: decompressing and decoding rows of one top-level column of a stripe.
+
+    `stripe` counts from 0, `column_id` is the file's. `row_count` is 0 where the bytes for a whole step were
+    not there yet. `start_s` and `stop_s` are seconds of `time.perf_counter`.
+    """
+
+    stripe: int
+    column_id: int
+    row_count: int
+    start_s: float
+    stop_s: float
+
+
+@runtime_checkable
+class ReadObserver(Protocol):
+    """Is told of each span when it is over.
+
+    Both must return soon and raise nothing: the read waits for them, and fails with what they raise.
+    """
+
+    def on_request(self, span: RequestSpan) -> None:
+        """Called on the event loop; not for requests that were cancelled."""
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        """Called on a decoding thread, of which there may be several."""
+
+
+class TracedRead(ReadObserver, Protocol):
+    """An observer of one operation, which is told of its end, once and last."""
+
+    def end(self, statistics: ReadStatistics | None, error: BaseException | None) -> None:
+        """Called on the event loop. `statistics` are those of a read; `error` is what it failed with."""
+
+
+@runtime_checkable
+class ReadTracer(Protocol):
+    """Is told which spans belong together: those of one open, one read, or one look at metadata."""
+
+    def begin(self, operation: str, url: str) -> TracedRead:
+        """Called in the context of who asks for it (`contextvars`), when the first request is about to be.
+
+        `operation` is ``open``, ``read`` (a stream up to its end, or to the next `seek`) or ``metadata``
+        (what tools ask for). `url` is without credentials.
+        """
+
+
+Observer: TypeAlias = ReadObserver | ReadTracer
+
+
+def check_observer(observer: object) -> None:
+    """Raises UsageError for what can be told nothing."""
+    if observer is not None and not isinstance(observer, ReadObserver | ReadTracer):
+        raise UsageError(
+            "observer= takes an object with on_request and on_decode (ReadObserver), or with begin "
+            f"(ReadTracer), not {type(observer).__name__}"
+        )
+
+
+class Watch:
+    """One operation, told to an observer of either kind; `begin` comes before all else."""
+
+    def __init__(self, observer: Observer, operation: str, url: str) -> None:
+        self._observer = observer
+        self._operation = operation
+        self._url = url
+        self._told: ReadObserver | None = None
+        self._traced: TracedRead | None = None
+
+    def begin(self) -> None:
+        if isinstance(self._observer, ReadTracer):
+            self._told = self._traced = self._observer.begin(self._operation, self._url)
+        else:
+            self._told = self._observer
+
+    def on_request(self, span: RequestSpan) -> None:
+        assert self._told is not None
+        self._told.on_request(span)
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        assert self._told is not None
+        self._told.on_decode(span)
+
+    def end(self, statistics: ReadStatistics | None = None, error: BaseException | None = None) -> None:
+        """Nothing more will be told. May be called again, and of what never began."""
+        traced, self._traced = self._traced, None
+        if traced is not None:
+            try:
+                traced.end(statistics, error)
+            except Exception:
+                # The work is done, and nobody waits for it who could be told.
+                _logger.exception("an observer of %s failed", self._url)
+
+
+@contextmanager
+def watched(watch: Watch | None) -> Iterator[Watch | None]:
+    """An operation that lasts as long as the block, and fails with it."""
+    if watch is None:
+        yield None
+        return
+    watch.begin()
+    try:
+        yield watch
+    except BaseException as error:
+        watch.end(error=error)
+        raise
+    watch.end()
+
+
+# --- sessions --------------------------------------------------------------------------------------
 
 # Memory that a read leaves for the next one goes back to the system when no file was open for so long.
 IDLE_S = 10.0

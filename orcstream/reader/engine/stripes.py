@@ -42,8 +42,8 @@ from orcstream.plan.selection import (
 )
 from orcstream.plan.tail import decompress_message, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.engine.observing import PrunedRows
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
+from orcstream.reader.engine.session import PrunedRows
 from orcstream.schema.types import TIMES, FileColumn, Kind, Type
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orcstream.io import globs
 from orcstream.io.contract.folder import ListedFile
-from orcstream.io.folders import list_files
+from orcstream.io.folders import is_hidden, list_files
 from orcstream.io.urls import is_inner_path
 from orcstream.plan.acid.names import is_table_file
 from orcstream.spark.access import run
@@ -154,7 +153,7 @@ def _planned(
         one.path
         for one in listed
         if 0 < one.length < options.small_bytes
-        and not globs.is_hidden(one.path)
+        and not is_hidden(one.path)
         and one.path not in claimed
         and is_inner_path(one.path)
     ]

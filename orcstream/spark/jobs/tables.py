@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
-from orcstream.io import globs
+from orcstream.io.folders import is_hidden, split_pattern
 from orcstream.io.urls import name_of
 from orcstream.spark.access import Access
 
@@ -38,9 +38,9 @@ def check_report(report: str | None, paths: Sequence[str]) -> None:
         return
     target = f"{name_of(report).rstrip('/')}/"
     for path in paths:
-        root, pattern = globs.split_pattern(path)
+        root, pattern = split_pattern(path)
         place = f"{name_of(root).rstrip('/')}/"
-        is_among = not pattern and target.startswith(place) and not globs.is_hidden(target[len(place) :])
+        is_among = not pattern and target.startswith(place) and not is_hidden(target[len(place) :])
         if place.startswith(target) or is_among:
             shown = [strip_credentials(one) for one in (report, path)]
             raise UsageError(

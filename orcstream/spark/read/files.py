@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
-from orcstream.io import globs
+from orcstream.io.folders import expanded, is_pattern, name_matcher, split_pattern
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.spark.options import Options
 from orcstream.spark.read.partitions import (
@@ -72,8 +72,8 @@ class FileChoice:
         """The folders below which files are, and may have been written by streams and merged by jobs."""
         if self.base_path is not None:
             return (self.base_path.rstrip("/"),)
-        patterns = [one for path in self.paths for one in globs.expanded(path)]
-        return tuple(dict.fromkeys(globs.split_pattern(one)[0].rstrip("/") for one in patterns))
+        patterns = [one for path in self.paths for one in expanded(path)]
+        return tuple(dict.fromkeys(split_pattern(one)[0].rstrip("/") for one in patterns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | No
 
     async def placed(path: str) -> list[PlacedFile]:
         try:
-            return await files_at(path, storage_options, is_pattern=globs.is_pattern(path))
+            return await files_at(path, storage_options, is_pattern=is_pattern(path))
         except FileNotFoundError:
             if choice.ignore_missing:
                 return []
@@ -187,7 +187,7 @@ def _is_wanted(file: ListedFile, choice: FileChoice) -> bool:
     name = posixpath.basename(file.path)
     if not file.length:
         return False
-    if choice.name_pattern is not None and not globs.name_matcher(choice.name_pattern).fullmatch(name):
+    if choice.name_pattern is not None and not name_matcher(choice.name_pattern).fullmatch(name):
         return False
     modified = file.modified_s
     if modified is None:

@@ -64,7 +64,7 @@ class Where:
         """What is left to ask of rows whose folders name these values; true or false where they decide."""
         if not values:
             return self.expr
-        from orcstream.table.partition_values import PartitionColumns, PartitionRow
+        from orcstream.table.columns import PartitionColumns, PartitionRow
 
         types = dict(zip(self.root.field_names, self.root.children, strict=True))
         columns = PartitionColumns(tuple(values), tuple(types[name] for name in values))

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from orcstream.errors import UsageError
-from orcstream.io import globs
+from orcstream.io.folders import is_pattern
 from orcstream.io.urls import protocol_of
 from orcstream.spark.options import Options
 from orcstream.spark.read.reading import LoadOptions
@@ -102,5 +102,5 @@ def _may_be_empty(read: LoadOptions) -> bool:
     """A pattern may match files later; and S3 knows no folder before there is a file in it."""
     choice = read.choice
     return choice.ignore_missing or any(
-        globs.is_pattern(path) or protocol_of(path) in ("s3", "s3a") for path in choice.paths
+        is_pattern(path) or protocol_of(path) in ("s3", "s3a") for path in choice.paths
     )

@@ -23,9 +23,9 @@ from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.encryption import KeyProvider
 from orcstream.errors import OrcError, UsageError
-from orcstream.io import globs, small_files
+from orcstream.io import small_files
 from orcstream.io.contract.folder import ListedFile
-from orcstream.io.folders import list_files, list_names, make_folder_of, remove_files
+from orcstream.io.folders import is_hidden, list_files, list_names, make_folder_of, remove_files
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import clean_up
 from orcstream.plan.acid.names import is_table_file, parse_directory
@@ -295,7 +295,7 @@ async def visible_files(plan: Target) -> list[ListedFile]:
         found = await list_files(plan.url, storage_options=plan.storage_options)
     except FileNotFoundError:
         return []
-    visible = [file for file in found if not globs.is_hidden(file.path)]
+    visible = [file for file in found if not is_hidden(file.path)]
     if any(is_table_file(file.path) for file in visible):
         raise transactional_target(plan.url)
     return visible
