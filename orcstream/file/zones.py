@@ -24,7 +24,7 @@ from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, Clock, ZoneRules
 from orcstream.codec.vectors.times import UTC as UTC_RULES
 from orcstream.errors import Unsupported
 from orcstream.plan.tail import Tail
-from orcstream.schema.column_statistics import Trust, trust_of
+from orcstream.schema.column_statistics import Trust
 
 _HEADER = struct.Struct(">4sc15x6l")
 _MAGIC = b"TZif"
@@ -209,12 +209,6 @@ def _offset(zone: ZoneInfo, stamp: int) -> int:
 
 
 _SECOND_NS = 10**9
-
-
-def trust_in(tail: Tail) -> Trust:
-    """Which of a file's own numbers may be believed."""
-    footer, postscript = tail.footer, tail.postscript
-    return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)
 
 
 class FileTimes(NamedTuple):

@@ -45,6 +45,7 @@ from orcstream.codec.metadata.wire import (
 )
 from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError, located
+from orcstream.schema.column_statistics import Trust, trust_of
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind, Type
 
@@ -343,3 +344,9 @@ def is_large(tail: Tail, data: memoryview) -> bool:
     except FormatError:  # raised by who parses it
         return False
     return False
+
+
+def trust_in(tail: Tail) -> Trust:
+    """Which of a file's own numbers may be believed."""
+    footer, postscript = tail.footer, tail.postscript
+    return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)

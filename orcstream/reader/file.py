@@ -28,8 +28,8 @@ from orcstream.io.loop.uncancelled import called, run_in_thread
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail, check_footer_length, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.engine.pipeline import take_rows
 from orcstream.reader.engine.session import Session
-from orcstream.reader.engine.shaping import take_rows
 from orcstream.reader.engine.stripes import index_requests, parse_index
 from orcstream.reader.options import (
     ANY_TIME,

@@ -17,14 +17,14 @@ from orcstream.codec.vectors.column import field_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
 from orcstream.file.unlocking import UnlockedFile
-from orcstream.file.zones import FileTimes, trust_in
+from orcstream.file.zones import FileTimes
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import Rows, clip_rows
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import Tail, trust_in
 from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
 from orcstream.reader.engine.fetching import PipelineOptions
+from orcstream.reader.engine.pipeline import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.session import PrunedRows, Session
-from orcstream.reader.engine.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.stream import ReadingPlan, StripeChoice

@@ -25,9 +25,8 @@ from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, count_rows, wanted_in
 from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.fetching import PipelineOptions
-from orcstream.reader.engine.pipeline import Pipeline
+from orcstream.reader.engine.pipeline import Gathering, Pipeline, Shaper
 from orcstream.reader.engine.session import PrunedRows, ReadStatistics, Session, Watch
-from orcstream.reader.engine.shaping import Gathering, Shaper
 from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.schema import Schema
 

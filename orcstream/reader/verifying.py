@@ -29,9 +29,9 @@ from orcstream.codec.metadata.structure import StatisticsList, StripeFooter, Str
 from orcstream.codec.vectors.column import Field
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.file.unlocking import EncryptedColumn
-from orcstream.file.zones import FileTimes, trust_in
+from orcstream.file.zones import FileTimes
 from orcstream.io.loop.uncancelled import run_in_thread
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import Tail, trust_in
 from orcstream.reader.options import ANY_TIME, ReadKeywords
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.column_statistics import ColumnStatistics, Trust, merge

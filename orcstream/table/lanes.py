@@ -33,8 +33,8 @@ from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Running, Signal, Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import called, until_over
 from orcstream.reader.engine.budget import LEAST_LIMIT
+from orcstream.reader.engine.pipeline import Gathering
 from orcstream.reader.engine.session import ReadStatistics
-from orcstream.reader.engine.shaping import Gathering
 from orcstream.reader.stream import Batches
 
 # Takes rows of a unit, and waits until there is room for them.

@@ -25,7 +25,7 @@ from orcstream.errors import SinkError, UsageError
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.sink import open_sink
 from orcstream.reader.engine.decoding import DecodeQueue
-from orcstream.reader.engine.shaping import Shaper
+from orcstream.reader.engine.pipeline import Shaper
 from orcstream.writer.workers import Outflow
 from tests.support.read_sources import sample
 

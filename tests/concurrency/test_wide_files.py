@@ -21,8 +21,8 @@ import orcstream.blocking
 import orcstream.inspect
 from orcstream.batch import Batch
 from orcstream.errors import ColumnNotFound, UsageError
+from orcstream.reader.engine.pipeline import Gathering
 from orcstream.reader.engine.session import DecodeSpan, RequestSpan
-from orcstream.reader.engine.shaping import Gathering
 from tests.generators import bombs
 
 COUNT = 40_000
@@ -304,7 +304,7 @@ async def test_no_row_is_lost_where_putting_them_together_is_cancelled(
         return finish(self)
 
     monkeypatch.setattr(Gathering, "finish", slow)
-    monkeypatch.setattr("orcstream.reader.engine.shaping.AT_ONCE_COLUMNS", 0)
+    monkeypatch.setattr("orcstream.reader.engine.pipeline.AT_ONCE_COLUMNS", 0)
     where = orcstream.col("a").isin([10, 15_000, 29_999])
     async with orcstream.open(tmp_path / "a.orc") as file:
         assert await rows_of(file.batches(where=where)) == 3

@@ -21,7 +21,7 @@ import orcstream
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index
 from orcstream.codec.metadata.structure import StatisticsList, StreamKind, stream_ranges
-from orcstream.plan.prune.outcome import Outcome
+from orcstream.plan.prune.proof import Outcome
 from orcstream.plan.prune.prune import Questions, group_outcomes, stripe_outcomes
 from orcstream.plan.tail import decompress_message
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate

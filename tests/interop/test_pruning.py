@@ -21,7 +21,7 @@ from orcstream.codec.metadata.bloom import hashes_of
 from orcstream.codec.metadata.structure import StatisticsList
 from orcstream.codec.metadata.write import serialize_statistics
 from orcstream.errors import OrcError
-from orcstream.plan.prune.outcome import Outcome
+from orcstream.plan.prune.proof import Outcome
 from orcstream.query.predicate import Negation, Op
 from orcstream.schema.column_statistics import ColumnStatistics, trust_of
 from orcstream.schema.types import FileColumn

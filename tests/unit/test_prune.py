@@ -15,8 +15,7 @@ from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, hashes_of
 from orcstream.codec.metadata.indexes import RowIndex, parse_row_index
 from orcstream.codec.metadata.structure import StatisticsList
-from orcstream.plan.prune.outcome import Outcome, combined
-from orcstream.plan.prune.proof import Question
+from orcstream.plan.prune.proof import Outcome, Question, combined
 from orcstream.plan.prune.prune import (
     ABSENT,
     ColumnOf,

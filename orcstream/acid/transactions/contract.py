@@ -61,7 +61,7 @@ def check_rows(constraints: Iterable[Constraint], rows: IngestedRows, first_row:
 
     `first_row` is the number of the first of them in the data.
     """
-    from orcstream.codec.vectors.cells import validity
+    from orcstream.codec.vectors.column import validity
 
     names = [field.name.lower() for field in rows.fields]
     for one in constraints:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from orcstream.acid.read.row_ids import Ints
 from orcstream.codec.hive._bucket_hash import hash_decimals, hash_items, hash_texts, hash_timestamps
 from orcstream.codec.ingest.ingest import IngestedRows
-from orcstream.codec.vectors.cells import items_of_lists, lengths_of, stored_texts, union_children, validity
-from orcstream.codec.vectors.column import Array, Field, Vector, bits_of, items_of, window, words_of
+from orcstream.codec.vectors.cells import items_of_lists, lengths_of, stored_texts, union_children
+from orcstream.codec.vectors.column import Array, Field, Vector, bits_of, items_of, validity, window, words_of
 from orcstream.errors import Unsupported
 from orcstream.plan.acid.names import MOST_BUCKET
 from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, decimal_shape

@@ -38,8 +38,8 @@ from orcstream.codec.streams._encode_values import BoolEncoder, Encoder, IntEnco
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.codec.vectors._selection import select_mask
-from orcstream.codec.vectors.cells import Cells, validity
-from orcstream.codec.vectors.column import Field, Vector
+from orcstream.codec.vectors.cells import Cells
+from orcstream.codec.vectors.column import Field, Vector, validity
 from orcstream.codec.vectors.gather import compact
 from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.encryption import Mask

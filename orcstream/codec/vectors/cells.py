@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors._texts import cut_texts
-from orcstream.codec.vectors.column import Field, Mask, Vector, items_of, offsets_of, validity_bits, window
+from orcstream.codec.vectors.column import (
+    Field,
+    Mask,
+    Vector,
+    both,
+    items_of,
+    offsets_of,
+    validity,
+    window,
+)
 from orcstream.codec.vectors.gather import compact
 from orcstream.schema.types import Kind, Type
 
@@ -97,30 +106,6 @@ def union_children(field: Field, vector: Vector, mask: Mask | None = None) -> It
             yield part.slice(first, first + len(places))
         else:
             yield compact([(part, select_positions(places, len(places), part.length))], child)
-
-
-# --- what is null ----------------------------------------------------------------------------------
-
-
-def both(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Where both are true; None stands for true everywhere."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def validity(type_: Type, vector: Vector) -> Mask | None:
-    """True where there is a value; None where all rows have one."""
-    if type_.kind is not Kind.UNION:
-        return validity_bits(vector)
-    inner = validity(type_.children[0], vector.children[0]) if type_.children else None
-    if inner is None:
-        return None
-    first = window(vector.buffers[0], "u1", vector.offset, vector.length) == 0
-    offsets = items_of(vector, "i4")
-    valid_rows = np.ones(vector.length, np.bool_)
-    valid_rows[first] = inner[offsets[first]]
-    return valid_rows
 
 
 # --- texts -----------------------------------------------------------------------------------------

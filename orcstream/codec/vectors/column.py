@@ -319,3 +319,27 @@ def nulls_where(valid: Mask | None) -> tuple[Buffer | None, int]:
     """The bitmap of rows that are null where `valid` is False, None where none is; and how many are."""
     nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
     return (pack(valid), nulls) if valid is not None and nulls else (None, 0)
+
+
+# --- what is null ----------------------------------------------------------------------------------
+
+
+def both(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Where both are true; None stands for true everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def validity(type_: Type, vector: Vector) -> Mask | None:
+    """True where there is a value; None where all rows have one."""
+    if type_.kind is not Kind.UNION:
+        return validity_bits(vector)
+    inner = validity(type_.children[0], vector.children[0]) if type_.children else None
+    if inner is None:
+        return None
+    first = window(vector.buffers[0], "u1", vector.offset, vector.length) == 0
+    offsets = items_of(vector, "i4")
+    valid_rows = np.ones(vector.length, np.bool_)
+    valid_rows[first] = inner[offsets[first]]
+    return valid_rows

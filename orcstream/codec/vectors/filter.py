@@ -27,14 +27,16 @@ from orcstream.codec.vectors._filter import (
     match_integers,
     match_texts,
 )
-from orcstream.codec.vectors.cells import both, texts_of, validity
+from orcstream.codec.vectors.cells import texts_of
 from orcstream.codec.vectors.column import (
     DTYPES,
     Array,
     Mask,
     Vector,
     bits_of,
+    both,
     items_of,
+    validity,
     validity_bits,
     window,
 )

@@ -1,24 +1,79 @@
-"""What one leaf of a predicate may be for a group of rows, by the group's statistics and bloom filter.
+"""What a predicate may be for a group of rows: each leaf by the group's statistics and bloom filter.
 
-Knows how statistics may differ from the values that are delivered: calendars, zones, units, padding, cut
-texts, NaN. Must not know where statistics come from nor how leaves are combined (`plan.prune`). Contract: an
-answer holds everything that occurs, and perhaps more; statistics that contradict themselves prove nothing.
-Specification: "Column Statistics", "Bloom Filter Index".
+Outcomes are sets of truth values, with three-valued logic over them. Parts are taken as independent of each
+other, so a set may hold too much, never too little. Knows how statistics may differ from the values that
+are delivered: calendars, zones, units, padding, cut texts, NaN. Must not know where statistics come from
+nor which groups there are (`plan.prune.prune`). Contract: an answer holds everything that occurs, and
+perhaps more; statistics that contradict themselves prove nothing. Specification: "Column Statistics",
+"Bloom Filter Index".
 """
 
 from __future__ import annotations
 
+import enum
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from decimal import MAX_PREC, Context, Decimal
+from functools import reduce
 from typing import Any
 
 from orcstream.codec.metadata.bloom import FIRST_SURE_DAY, BloomFilter, BloomIndex, Hashes, hashes_of
-from orcstream.plan.prune.outcome import Outcome
-from orcstream.query.predicate import Leaf, Op
+from orcstream.query.predicate import AllOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
 from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
+
+
+class Outcome(enum.Flag):
+    """Which truth values a predicate may have for the rows of a group."""
+
+    NONE = 0  # there is no row
+    TRUE = enum.auto()
+    FALSE = enum.auto()
+    NULL = enum.auto()
+    ANY = TRUE | FALSE | NULL
+
+
+_NONE, _TRUE, _FALSE, _NULL, _ANY = Outcome.NONE, Outcome.TRUE, Outcome.FALSE, Outcome.NULL, Outcome.ANY
+
+
+def combined(predicate: Predicate, ask: Callable[[Leaf], Outcome]) -> Outcome:
+    """The set of what a predicate may be, as if its parts were independent of each other."""
+    if isinstance(predicate, Leaf):
+        return ask(predicate)
+    if isinstance(predicate, Negation):
+        return _NOT[combined(predicate.part, ask)]
+    # FALSE decides AND, TRUE decides OR: the rest need not be asked.
+    decided, table = (_FALSE, _AND) if isinstance(predicate, AllOf) else (_TRUE, _OR)
+    outcome = _NOT[decided]
+    for part in predicate.parts:
+        outcome = table[outcome, combined(part, ask)]
+        if outcome is decided or outcome is _NONE:
+            break
+    return outcome
+
+
+def _table(decided: Outcome) -> dict[tuple[Outcome, Outcome], Outcome]:
+    """AND (decided by FALSE) or OR (by TRUE) of every two sets."""
+
+    def one(left: Outcome, right: Outcome) -> Outcome:
+        if decided in (left, right):
+            return decided
+        return _NULL if _NULL in (left, right) else left
+
+    return {
+        (left, right): reduce(operator.or_, (one(a, b) for a in left for b in right), _NONE)
+        for left in _SETS
+        for right in _SETS
+    }
+
+
+_SETS = [Outcome(bits) for bits in range(_ANY.value + 1)]
+_AND, _OR = _table(_FALSE), _table(_TRUE)
+_FLIPPED = {_TRUE: _FALSE, _FALSE: _TRUE, _NULL: _NULL}
+_NOT = {outcome: reduce(operator.or_, (_FLIPPED[one] for one in outcome), _NONE) for outcome in _SETS}
+
 
 _STATISTICS: dict[Kind, StatisticsKind] = {
     Kind.BOOLEAN: "boolean",

@@ -21,8 +21,7 @@ from orcstream.byterange import CostModel
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex
 from orcstream.codec.metadata.structure import StatisticsList
-from orcstream.plan.prune.outcome import Outcome, combined
-from orcstream.plan.prune.proof import Question
+from orcstream.plan.prune.proof import Outcome, Question, combined
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate, leaves_of
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
 from orcstream.schema.types import FileColumn

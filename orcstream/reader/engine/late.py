@@ -24,10 +24,9 @@ from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.fetching import Fetcher, PipelineOptions
-from orcstream.reader.engine.pipeline import Pipeline
+from orcstream.reader.engine.pipeline import Filter, Pipeline, columns_of
 from orcstream.reader.engine.runs import Segment, StripeRun
 from orcstream.reader.engine.session import PrunedRows
-from orcstream.reader.engine.shaping import Filter, columns_of
 from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.types import Type
 

@@ -12,12 +12,12 @@ from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex
 from orcstream.codec.metadata.structure import StatisticsList, StreamKind, StripeFooter
-from orcstream.file.zones import FileTimes, trust_in
+from orcstream.file.zones import FileTimes
 from orcstream.plan.projection import Source
-from orcstream.plan.prune.outcome import Outcome
+from orcstream.plan.prune.proof import Outcome
 from orcstream.plan.prune.prune import ABSENT, Questions, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import Tail, trust_in
 from orcstream.query.predicate import Leaf, Predicate, leaves_of
 from orcstream.schema.column_statistics import Trust
 from orcstream.schema.types import FileColumn, Kind, Type
@@ -36,8 +36,9 @@ class Pruner:
         self._times = times
         self._questions = Questions()
         self._trust = trust_in(tail)
+        self._is_zoned = any(leaf.type.kind is Kind.TIMESTAMP for leaf in leaves_of(predicate))
         # Stripes name their zones in their footers, which are not read yet.
-        self._unzoned = times.trust(self._trust, None)
+        self._unzoned = self._zoned(None)
 
     @cached_property
     def columns(self) -> frozenset[FileColumn]:
@@ -51,7 +52,7 @@ class Pruner:
             return False
         if stream.column not in self.columns:
             return False
-        trust = self._zoned(footer)
+        trust = self._zoned(footer.writer_timezone)
         kind = bloom_columns(self._predicate, self._column_of, trust, self._questions).get(stream.column)
         utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
         encoding = form.encodings[stream.column].bloom_encoding
@@ -86,7 +87,7 @@ class Pruner:
         counts = [groups.first_row(group + 1) - groups.first_row(group) for group in range(groups.count)]
         if groups.count == 1:
             counts = [groups.row_count]
-        trust = self._zoned(footer)
+        trust = self._zoned(footer.writer_timezone)
         by_statistics = self._matching(
             group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, self._questions)
         )
@@ -100,8 +101,9 @@ class Pruner:
     def _matching(outcomes: Sequence[Outcome]) -> list[bool]:
         return [Outcome.TRUE in outcome for outcome in outcomes]
 
-    def _zoned(self, footer: StripeFooter) -> Trust:
-        return self._times.trust(self._trust, footer.writer_timezone)
+    def _zoned(self, written: str | None) -> Trust:
+        """What is believed of a stripe that was written in a zone, None where it is not known."""
+        return self._times.trust(self._trust, written) if self._is_zoned else self._trust
 
     def _column_of(self, leaf: Leaf) -> FileColumn | None:
         """The file's column that a leaf asks about: None where converted, ABSENT where there is none."""
