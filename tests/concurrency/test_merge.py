@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,14 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.byterange import ByteRange
-from orcstream.errors import CommitUnknown, RetriesExhausted, ShortRead, SourceChanged, SourceError
+from orcstream.errors import (
+    CommitUnknown,
+    CorruptStripe,
+    RetriesExhausted,
+    ShortRead,
+    SourceChanged,
+    SourceError,
+)
 from orcstream.io.contract.byte_sink import ByteSink
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.clients import leased_clients
@@ -26,6 +34,7 @@ from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, open_sink
 from orcstream.io.stores.memory.source import BytesSource
 from orcstream.writer import merge as module
+from tests.generators.footers import DAMAGES, with_footer
 from tests.servers.s3_proxy import S3_KINDS
 from tests.servers.sink_stores import SinkStore, make_store
 from tests.support.effort import STEP
@@ -416,3 +425,28 @@ async def test_a_file_that_is_replaced_before_the_store_copies_it(
     assert store.seen("all.orc") is None
     assert store.left() == []
     assert leased_clients() == 0
+
+
+@pytest.mark.parametrize("kind", S3_KINDS)
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_store_copies_no_stripe_with_a_damaged_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damage: str
+) -> None:
+    store = make_store(kind, tmp_path)
+    monkeypatch.setattr(module, "STORE_COPY_BYTES", 1 << 20)
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 800_000)
+    buffer = io.BytesIO()
+    async with orcstream.create(buffer, "struct<n:bigint>", compression="none", stripe_bytes=1 << 20) as out:
+        await out.write({"n": numbers})
+    data = buffer.getvalue()
+    store.put("sound.orc", data)
+    store.put("broken.orc", with_footer(data, 3, DAMAGES[damage]))
+    with pytest.raises(CorruptStripe) as caught:
+        await orcstream.merge(
+            [store.url_of("sound.orc"), store.url_of("broken.orc")],
+            store.url_of("all.orc"),
+            storage_options=store.options,
+            sink_options=store.tuned(),
+        )
+    assert (caught.value.url, caught.value.stripe) == (store.url_of("broken.orc"), 3)
+    assert store.seen("all.orc") is None
