@@ -19,7 +19,7 @@ from orcstream.io.loop.tasks import Closable
 from orcstream.io.urls import shown_of
 from orcstream.plan.slices import slices
 from orcstream.query.expr import Expr
-from orcstream.reader.engine.budget import chunk_limit_of
+from orcstream.reader.engine.budget import chunk_limit_of, kept_bytes
 from orcstream.reader.file import OrcFile, stripes_of
 from orcstream.reader.options import (
     LARGE_BATCHES,
@@ -258,14 +258,18 @@ class OrcDataset(Closable):
             options=options,
         )
         alone = len(chosen) == 1
+        asks = options.expr is not None
         memory = options.memory_limit
         plan = LanesPlan(
             units=[self._unit(reading, one, limit) for one in chosen],
             turn_bytes=memory if alone else memory * 3 // 4,
             ahead_bytes=memory // 4,
             chunk_bytes=chunk_limit_of(memory),
+            column_bytes=kept_bytes(reading.schema.schema.types, indexed=asks, late=asks),
             # Most of those that follow will not be wanted.
-            at_once=self._open_files.at_once(self._parts[0].found) if limit is None else _WITH_LIMIT,
+            at_once=_WITH_LIMIT
+            if limit is not None
+            else self._open_files.at_once(self._parts[0].found, self._file_schema.column_count),
         )
         return TableStream(
             self,

@@ -27,6 +27,9 @@ from orcstream.table.lanes import Deliver, LaneMemory
 # Files that are open at once, at least and at most; between them, as many as requests are good for the store.
 _LEAST_OPEN = 4
 _MOST_OPEN = 32
+# Fewer of thousands of columns: the metadata of an open file takes about 1 KB for each of them.
+_METADATA_BYTES = 32 << 20
+_COLUMN_METADATA_BYTES = 1 << 10
 
 
 class OpenFiles:
@@ -51,9 +54,10 @@ class OpenFiles:
         known = {} if self._kept is None else {self._kept[0]: self._kept[1].tail}
         return open_each([file.url for file in files], self._options, known)
 
-    def at_once(self, file: FoundFile) -> int:
-        """How many may be open at a time, in the store of this one."""
-        return max(_LEAST_OPEN, min(cost_of(file.url, self._options.io).request_cap, _MOST_OPEN))
+    def at_once(self, file: FoundFile, column_count: int) -> int:
+        """How many of so many columns may be open at a time, in the store of this one."""
+        most = max(_LEAST_OPEN, min(cost_of(file.url, self._options.io).request_cap, _MOST_OPEN))
+        return min(most, max(1, _METADATA_BYTES // (column_count * _COLUMN_METADATA_BYTES)))
 
     async def aclose(self) -> None:
         if self._kept is not None:
@@ -152,5 +156,6 @@ class FileUnit:
             return stream.stats
 
     async def end(self) -> None:
-        if self._file is not None:
-            await self.closed(self._file)
+        file, self._file = self._file, None  # the plan has all units: their metadata would add up
+        if file is not None:
+            await self.closed(file)

@@ -21,14 +21,21 @@ from orcstream.file.zones import FileTimes
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import Rows, clip_rows
 from orcstream.plan.tail import Tail, trust_in
-from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
+from orcstream.reader.engine.budget import (
+    LEAST_LIMIT,
+    ChunkRoom,
+    Shares,
+    beside_columns,
+    chunk_limit_of,
+    may_keep_much,
+)
 from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.pipeline import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.session import PrunedRows, Session
 from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.stream import ReadingPlan, StripeChoice
-from orcstream.schema.types import Kind, Type
+from orcstream.schema.types import Kind, Type, nodes_of
 
 if TYPE_CHECKING:
     from orcstream.query.predicate import Predicate
@@ -90,9 +97,15 @@ class ReadPlanner:
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
-        chunk_room = ChunkRoom(options.chunk_limit or chunk_limit_of(options.memory_limit))
         # Two pipelines share the memory.
-        late = options.memory_limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
+        late = shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
+        if may_keep_much(self._tail.footer.schema.column_count) and self._tail.footer.stripes:
+            indexed = predicate is not None or rows is not None
+            types = nodes_of(columns.decoded)
+            left, late = beside_columns(shares.limit, types, indexed=indexed, late=late)
+            shares = Shares(left)
+        limit = shares.limit
+        chunk_room = ChunkRoom(options.chunk_limit or chunk_limit_of(limit))
         shaper = Shaper(
             columns.output,
             schema,
@@ -118,12 +131,12 @@ class ReadPlanner:
                     pruner,
                     pruned,
                     leads_to,
-                    options.memory_limit,
+                    limit,
                 ),
                 column_count=max(1, len(root.children)),
                 # Nobody sees the batches of the predicate's columns.
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
-                memory_limit=options.memory_limit // 2 if late else options.memory_limit,
+                memory_limit=limit // 2 if late else limit,
                 chunk_room=chunk_room,
                 hands_on=looks_first,
                 wave="predicate" if looks_first else "rest" if late else "data",

@@ -32,6 +32,7 @@ from orcstream.file.unlocking import EncryptedColumn
 from orcstream.file.zones import FileTimes
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.tail import Tail, trust_in
+from orcstream.reader.engine.budget import TOO_MANY_COLUMNS
 from orcstream.reader.options import ANY_TIME, ReadKeywords
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.column_statistics import ColumnStatistics, Trust, merge
@@ -213,6 +214,8 @@ class _Verifier:
             groups = _RowGroups(_claims_of(await self._file.row_index(stripe.index)), self._stride())
             found = await self._decoded(stripe, groups, place)
         except (FormatError, Unsupported) as error:
+            if isinstance(error, Unsupported) and error.reason == TOO_MANY_COLUMNS:
+                raise  # a larger limit is needed, whatever the stripe
             self._unreadable(error, stripe.index)
             return None
         self._stripes += 1

@@ -32,7 +32,7 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Running, Signal, Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import called, until_over
-from orcstream.reader.engine.budget import LEAST_LIMIT
+from orcstream.reader.engine.budget import LEAST_LIMIT, TOO_MANY_COLUMNS
 from orcstream.reader.engine.pipeline import Gathering
 from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.stream import Batches
@@ -47,7 +47,7 @@ _EXPANSION = 8
 _LEAST_AHEAD = 2 << 20
 # What a file may be refused for that would be read in more memory.
 _CHUNKS_TOO_LARGE = "chunks_too_large"
-_TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large", _CHUNKS_TOO_LARGE})
+_TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large", _CHUNKS_TOO_LARGE, TOO_MANY_COLUMNS})
 _AHEAD_CHUNKS = 8
 
 
@@ -86,6 +86,8 @@ class Unit(Protocol):
 class LanesPlan:
     """What is read, and in how much memory; see the module. `end` is called when nothing runs any more.
 
+    `column_bytes` are what the read of a file keeps for its columns; ahead of its turn, it comes from
+    `ahead_bytes`.
     `guard` is held from before the first file begins until after `end`, and the last step of a reader waits
     for its end. It may fail, and end the read, at any time.
     """
@@ -94,6 +96,7 @@ class LanesPlan:
     turn_bytes: int
     ahead_bytes: int
     chunk_bytes: int
+    column_bytes: int
     at_once: int
     end: Callable[[], Coroutine[Any, Any, None]] | None = None
     guard: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
@@ -134,7 +137,9 @@ class Lanes(Running):
         self._waiting = deque(plan.units)
         self._changed = Signal()
         self._of_turn = LaneMemory(max(plan.turn_bytes, LEAST_LIMIT), plan.chunk_bytes)
-        self._reads_ahead = True
+        # Of files of some hundred columns it is little beside the least that is read ahead.
+        self._kept_bytes = max(0, plan.column_bytes - _LEAST_AHEAD)
+        self._reads_ahead = self._kept_bytes <= plan.ahead_bytes // 2
         self.statistics = ReadStatistics(**{one.name: 0 for one in fields(ReadStatistics)})
 
     # --- tasks
@@ -174,7 +179,8 @@ class Lanes(Running):
             first.admit(self._of_turn)
         if not self._reads_ahead:
             return
-        left = plan.ahead_bytes - sum(lane.memory.limit for lane in behind if lane.memory is not None)
+        kept = self._kept_bytes
+        left = plan.ahead_bytes - sum(lane.memory.limit + kept for lane in behind if lane.memory is not None)
         for lane in behind:
             if lane.memory is not None:
                 continue
@@ -182,10 +188,10 @@ class Lanes(Running):
             if length is None:
                 return
             roomy = max(length * _EXPANSION, _LEAST_AHEAD)
-            wanted = max(min(roomy, plan.ahead_bytes), LEAST_LIMIT)
-            if wanted > left:
+            wanted = max(min(roomy, plan.ahead_bytes - kept), LEAST_LIMIT)
+            if wanted + kept > left:
                 return
-            left -= wanted
+            left -= wanted + kept
             chunks = plan.chunk_bytes // _AHEAD_CHUNKS * wanted // max(plan.ahead_bytes, wanted)
             lane.admit(LaneMemory(wanted, chunks, is_ahead=True))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +18,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
+import orcstream.acid
 import orcstream.blocking
 import orcstream.inspect
 from orcstream.batch import Batch
@@ -168,6 +170,40 @@ async def test_other_tasks_have_a_turn_between_stripes_that_are_verified(tmp_pat
             verified = await file.verify()
     assert not verified.is_sound
     assert max(found) < LONGEST_TURN_S
+
+
+@pytest.mark.parametrize("way", ["read", "where", "take", "verify", "data_set", "table"])
+async def test_columns_take_memory_from_the_limit(way: str, path: Path, tmp_path: Path) -> None:
+    """Of 40,000, 160 to 240 MB were kept whatever the limit was."""
+    limit = 16 << 20
+    where = orcstream.col("c0") > 5
+    (tmp_path / "000000_0").symlink_to(path)
+    async with contextlib.AsyncExitStack() as stack:
+        file = await stack.enter_async_context(orcstream.open(path))
+        files = await stack.enter_async_context(orcstream.dataset(path))
+        table = await stack.enter_async_context(orcstream.acid.open_table(str(tmp_path)))
+        ways: dict[str, Callable[[], Awaitable[object]]] = {
+            "read": lambda: file.read(memory_limit=limit),
+            "where": lambda: file.read(where=where, memory_limit=limit),
+            "take": lambda: file.take([1], memory_limit=limit),
+            "verify": lambda: file.verify(memory_limit=limit),
+            "data_set": lambda: files.read(memory_limit=limit),
+            "table": lambda: table.read(memory_limit=limit),
+        }
+        with pytest.raises(orcstream.Unsupported, match="raise memory_limit=") as caught:
+            await ways[way]()
+        assert caught.value.reason == "too_many_columns"
+        assert (await file.read(columns=["c0"], where=where, memory_limit=limit)).num_rows == 0
+
+
+async def test_as_much_memory_as_the_error_names(path: Path) -> None:
+    async with orcstream.open(path) as file:
+        with pytest.raises(orcstream.Unsupported) as caught:
+            await file.read(memory_limit=1 << 20)
+        (enough,) = map(int, re.findall(r"memory_limit=: (\d+) bytes", str(caught.value)))
+        assert (await file.read(memory_limit=enough)).num_rows == ROWS
+        with pytest.raises(orcstream.Unsupported):
+            await file.read(memory_limit=enough - 2)
 
 
 async def ask(file: orcstream.OrcFile) -> None:

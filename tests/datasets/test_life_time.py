@@ -56,6 +56,17 @@ async def test_cancelled_at_any_turn(folder: Path) -> None:
     assert cancelled > 20
 
 
+async def test_files_that_were_read_are_let_go(folder: Path) -> None:
+    """The plan of a read has all of its files: their metadata added up until the stream was closed."""
+    gc.collect()
+    before = {id(one) for one in gc.get_objects() if isinstance(one, orcstream.OrcFile)}
+    async with orcstream.dataset(folder) as files, files.batches() as stream:
+        assert sum([batch.num_rows async for batch in stream]) == ROWS
+        gc.collect()
+        held = [one for one in gc.get_objects() if isinstance(one, orcstream.OrcFile)]
+        assert len([one for one in held if id(one) not in before]) <= 1  # the first is kept open
+
+
 async def test_a_stream_that_is_left(folder: Path) -> None:
     async with orcstream.dataset(folder) as files:
         async with files.batches(batch_rows=10) as stream:

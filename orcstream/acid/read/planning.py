@@ -26,7 +26,7 @@ from orcstream.plan.acid.names import event_schema
 from orcstream.plan.acid.snapshot import AcidFile, Partition, WriteIds
 from orcstream.plan.projection import PlacedColumns, RowColumns
 from orcstream.query.expr import Expr
-from orcstream.reader.engine.budget import chunk_limit_of
+from orcstream.reader.engine.budget import chunk_limit_of, kept_bytes
 from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.file import OrcFile, batches_of, plans_long, stripes_of
 from orcstream.reader.options import ReadOptions
@@ -261,6 +261,7 @@ class TableRead:
 def lanes_of(read: TableRead) -> LanesPlan:
     budget = KeyBudget(read.memory_limit // 4)
     buckets = {id(one.bucket): one.bucket for one in read.files}
+    asks = any(one.where is not None for one in read.files)
 
     async def end() -> None:
         for bucket in buckets.values():
@@ -271,6 +272,7 @@ def lanes_of(read: TableRead) -> LanesPlan:
         turn_bytes=read.memory_limit // 2,
         ahead_bytes=read.memory_limit // 4,
         chunk_bytes=chunk_limit_of(read.memory_limit),
+        column_bytes=kept_bytes(read.output.schema.schema.types, indexed=asks, late=asks),
         at_once=_AT_ONCE,
         end=end,
     )
@@ -315,4 +317,5 @@ class _FileUnit:
             return stream.stats
 
     async def end(self) -> None:
-        await self._file.bucket.close_file(self._opened)
+        file, self._opened = self._opened, None  # the plan has all units: their metadata would add up
+        await self._file.bucket.close_file(file)

@@ -179,7 +179,7 @@ class DecodeQueue:
     def _drop_delivered(self) -> None:
         """Make the stripe whose rows come next the first, at once: only that is served whatever it takes."""
         while self._stripes and self._stripes[0].delivered == self._stripes[0].row_count:
-            self._stripes.popleft()
+            self._stripes.popleft().runs.clear()  # they know it, and would wait for the garbage collector
             self._budget.first_chunks = self._stripes[0].chunk_bytes if self._stripes else 0
             if self._stripes:
                 waiting, self._stripes[0].waiting = self._stripes[0].waiting, []
