@@ -27,9 +27,9 @@ ATTEMPTS = 3
 ON_FIRST_USE = ("aiobotocore", "aiohttp", "botocore", "cryptography", "fsspec", "s3fs")
 NEVER = ("duckdb", "pandas", "polars", "pyarrow", "pytest")
 # How many modules of ours each may load. A new module that a read really needs raises its number.
-MOST_OF_A_READ = 74
-MOST_OF_A_TASK_OF_SPARK = 78
-MOST_OF_AN_ACID_READ = 105
+MOST_OF_A_READ = 63
+MOST_OF_A_TASK_OF_SPARK = 67
+MOST_OF_AN_ACID_READ = 87
 
 
 def _cpu_seconds(statement: str) -> float:
