@@ -1,7 +1,7 @@
 """Files of a table: those below a folder, or that a pattern matches.
 
 Knows places and names: what is hidden, and what of a path follows the place that leads to it. Must not know
-what is in the files, nor what their folders mean (`partition_values`).
+what is in the files, nor what their folders mean (`columns`).
 """
 
 from __future__ import annotations

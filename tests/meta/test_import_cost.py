@@ -28,6 +28,7 @@ ON_FIRST_USE = ("aiobotocore", "aiohttp", "botocore", "cryptography", "fsspec", 
 NEVER = ("duckdb", "pandas", "polars", "pyarrow", "pytest")
 # How many modules of ours each may load. A new module that a read really needs raises its number.
 MOST_OF_A_READ = 63
+MOST_OF_A_WRITE = 91
 MOST_OF_A_TASK_OF_SPARK = 67
 MOST_OF_AN_ACID_READ = 87
 
@@ -107,6 +108,17 @@ def test_a_read_loads_few_modules(path: str) -> None:
     ours = _ours(f"orcstream.blocking.read({path!r})")
     assert "orcstream.reader.engine.decoding" in ours
     assert len(ours) <= MOST_OF_A_READ, ours
+
+
+def test_a_write_loads_few_modules(tmp_path: Path) -> None:
+    ours = _ours(f"""import anyio
+async def write():
+    async with orcstream.create({str(tmp_path / "t.orc")!r}, "struct<a:int>") as out:
+        await out.write([(1,)])
+anyio.run(write)""")
+    assert "orcstream.codec.encode.file_encoder" in ours
+    assert "orcstream.reader.file" not in ours
+    assert len(ours) <= MOST_OF_A_WRITE, ours
 
 
 def test_a_read_of_a_transactional_table_loads_few_modules(tmp_path: Path) -> None:
