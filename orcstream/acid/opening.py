@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+import anyio.lowlevel
+
 from orcstream._keywords import takes
 from orcstream.acid.read.event_file import EventFile, opening_of
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
@@ -192,7 +194,10 @@ class OpeningTable(Pending[AcidTable]):
                 partitions = partition_schema(definition)
             columns = PartitionColumns.of(listing.partitions, partitions)
             row_columns = await self._row_columns(snapshot, definition)
-            return AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
+            table = AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
+        # Thousands of columns were numbered in this turn of the loop, and a first read does so again.
+        await anyio.lowlevel.checkpoint()
+        return table
 
     async def _kept(self) -> tuple[Transactions, TableDefinition] | tuple[None, None]:
         """Who keeps the table's transactions, and what the table is; None where nobody does."""

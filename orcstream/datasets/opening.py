@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack, cast
 
+import anyio.lowlevel
+
 from orcstream._keywords import takes
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.datasets.dataset import OrcDataset, Part
@@ -114,10 +116,13 @@ class OpeningDataset(Pending[OrcDataset]):
             newest = max(found, key=lambda file: (file.modified_s or 0.0, file.path))
             file = await Opening(newest.url, self._options, None)
         try:
-            return self._dataset(found, file.schema, (newest.url, file))
+            made = self._dataset(found, file.schema, (newest.url, file))
+            # Thousands of columns were numbered in this turn of the loop, and a first read does so again.
+            await anyio.lowlevel.checkpoint()
         except BaseException:
             await file.aclose()
             raise
+        return made
 
     async def _found(self, places: Places, *, guess: bool) -> list[FoundFile]:
         asked = self._asked

@@ -25,6 +25,7 @@ from orcstream.batch import Batch
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.reader.engine.pipeline import Gathering
 from orcstream.reader.engine.session import DecodeSpan, RequestSpan
+from orcstream.table.lanes import TableLife
 from tests.generators import bombs
 
 COUNT = 40_000
@@ -204,6 +205,35 @@ async def test_as_much_memory_as_the_error_names(path: Path) -> None:
         assert (await file.read(memory_limit=enough)).num_rows == ROWS
         with pytest.raises(orcstream.Unsupported):
             await file.read(memory_limit=enough - 2)
+
+
+@pytest.mark.parametrize("open_", [orcstream.dataset, orcstream.acid.open_table])
+async def test_other_tasks_have_a_turn_before_a_table_is_used(
+    open_: Callable[[str], Awaitable[orcstream.OrcDataset]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Opening numbers the columns, and so does the first read: of 40,000, the two held the loop for 0.2 s."""
+    orc.write_table(pa.table({"a": [1]}), tmp_path / "000000_0")
+    count = at_end = 0
+    make = TableLife.__init__
+
+    def made(self: TableLife) -> None:
+        nonlocal at_end
+        make(self)
+        at_end = count
+
+    async def others() -> None:
+        nonlocal count
+        while True:
+            count += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(TableLife, "__init__", made)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        table = await open_(str(tmp_path))
+        assert count > at_end > 0
+        await table.aclose()
+        tasks.cancel_scope.cancel()
 
 
 async def ask(file: orcstream.OrcFile) -> None:
