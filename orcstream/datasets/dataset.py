@@ -258,14 +258,13 @@ class OrcDataset(Closable):
             options=options,
         )
         alone = len(chosen) == 1
-        asks = options.expr is not None
         memory = options.memory_limit
         plan = LanesPlan(
             units=[self._unit(reading, one, limit) for one in chosen],
             turn_bytes=memory if alone else memory * 3 // 4,
             ahead_bytes=memory // 4,
             chunk_bytes=chunk_limit_of(memory),
-            column_bytes=kept_bytes(reading.schema.schema.types, indexed=asks, late=asks),
+            column_bytes=kept_bytes(reading.schema.schema.types, late=options.expr is not None),
             # Most of those that follow will not be wanted.
             at_once=_WITH_LIMIT
             if limit is not None

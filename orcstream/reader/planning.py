@@ -100,9 +100,7 @@ class ReadPlanner:
         # Two pipelines share the memory.
         late = shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         if may_keep_much(self._tail.footer.schema.column_count) and self._tail.footer.stripes:
-            indexed = predicate is not None or rows is not None
-            types = nodes_of(columns.decoded)
-            left, late = beside_columns(shares.limit, types, indexed=indexed, late=late)
+            left, late = beside_columns(shares.limit, nodes_of(columns.decoded), late=late)
             shares = Shares(left)
         limit = shares.limit
         chunk_room = ChunkRoom(options.chunk_limit or chunk_limit_of(limit))

@@ -261,7 +261,6 @@ class TableRead:
 def lanes_of(read: TableRead) -> LanesPlan:
     budget = KeyBudget(read.memory_limit // 4)
     buckets = {id(one.bucket): one.bucket for one in read.files}
-    asks = any(one.where is not None for one in read.files)
 
     async def end() -> None:
         for bucket in buckets.values():
@@ -272,7 +271,9 @@ def lanes_of(read: TableRead) -> LanesPlan:
         turn_bytes=read.memory_limit // 2,
         ahead_bytes=read.memory_limit // 4,
         chunk_bytes=chunk_limit_of(read.memory_limit),
-        column_bytes=kept_bytes(read.output.schema.schema.types, indexed=asks, late=asks),
+        column_bytes=kept_bytes(
+            read.output.schema.schema.types, late=any(one.where is not None for one in read.files)
+        ),
         at_once=_AT_ONCE,
         end=end,
     )

@@ -22,12 +22,11 @@ LEAST_LIMIT = 1 << 16
 _LEAST_CHUNK_LIMIT = 48 << 20
 TOO_MANY_COLUMNS = "too_many_columns"
 # What a read keeps for each column, whatever is in it: measured, and as if all columns had nulls. More of it
-# where there are indexes, and where the predicate's columns are read first.
-_COLUMN_BYTES, _INDEX_BYTES, _LATE_BYTES = 2500, 500, 1500
-_STREAM_BYTES = 1000
+# where the predicate's columns are read first.
+_COLUMN_BYTES, _LATE_BYTES, _STREAM_BYTES = 1600, 1500, 1800
 _STREAMS = dict.fromkeys(TEXTS, 4) | dict.fromkeys((*TIMES, Kind.DECIMAL, Kind.BINARY), 3)
 _USUAL_STREAMS = 2
-_MOST_KEPT_BYTES = _COLUMN_BYTES + _INDEX_BYTES + _LATE_BYTES + 4 * _STREAM_BYTES
+_MOST_KEPT_BYTES = _COLUMN_BYTES + _LATE_BYTES + 4 * _STREAM_BYTES
 # So much of it is not taken from the limit.
 _FREE_KEPT_BYTES = 96 << 20
 
@@ -41,23 +40,23 @@ def chunk_limit_of(limit: int) -> int:
 
 
 def may_keep_much(column_count: int) -> bool:
-    """Whether what a read of so many columns keeps for them may be counted: they are more than 11,000."""
+    """Whether what a read of so many columns keeps for them may be counted: they are more than 9,000."""
     return column_count * _MOST_KEPT_BYTES > _FREE_KEPT_BYTES
 
 
-def kept_bytes(types: Sequence[Type], *, indexed: bool, late: bool) -> int:
+def kept_bytes(types: Sequence[Type], *, late: bool) -> int:
     """What a read keeps for columns of these types while it reads a stripe."""
-    each = _COLUMN_BYTES + indexed * _INDEX_BYTES + late * _LATE_BYTES
+    each = _COLUMN_BYTES + late * _LATE_BYTES
     return sum(each + _STREAM_BYTES * _STREAMS.get(type_.kind, _USUAL_STREAMS) for type_ in types)
 
 
-def beside_columns(limit: int, types: Sequence[Type], *, indexed: bool, late: bool) -> tuple[int, bool]:
+def beside_columns(limit: int, types: Sequence[Type], *, late: bool) -> tuple[int, bool]:
     """What of a limit is left beside what a read keeps for its columns, and whether some can be read `late`.
 
     Raises `Unsupported` where that is less than half.
     """
     for is_late in (True, False) if late else (False,):
-        kept = kept_bytes(types, indexed=indexed, late=is_late)
+        kept = kept_bytes(types, late=is_late)
         left = limit - max(0, kept - _FREE_KEPT_BYTES)
         if left >= max(limit // 2, LEAST_LIMIT * (1 + is_late)):
             return left, is_late
