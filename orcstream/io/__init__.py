@@ -1,7 +1,7 @@
 """Stores: byte ranges in, parts out, and keys; never the format of what is read.
 
-Import from the modules: `urls` opens URLs to read, `sink` to write, `append_sink` to append; `folders` lists. `keys`,
-which is for users, is there without an import of its own.
+Import from the modules: `urls` opens URLs to read, `sink` to write, `append_sink` to append; `folders` lists.
+`keys`, which is for users, is there without an import of its own.
 """
 
 from __future__ import annotations

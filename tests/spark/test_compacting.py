@@ -22,7 +22,7 @@ from orcstream.io.keys import open_keys
 from orcstream.spark.access import Access
 from orcstream.spark.compact.compacting import Compaction
 from orcstream.spark.jobs.compaction import CompactResult, compact_with
-from orcstream.spark.read.merge_records import JOBS_FOLDER, LOG_FOLDER
+from orcstream.spark.read.merge_records import LOG_FOLDER
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Folder
 from tests.generators.footers import DAMAGES, three_stripes, with_footer
@@ -269,14 +269,16 @@ compact_with(here, Folder({str(folder)!r}), Compaction(how="copy"))
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_files_that_others_removed_do_not_come_back(tmp_path: Path, killer: Killer) -> None:
+@pytest.mark.parametrize("at", ["prepared", "visible"])
+def test_files_that_others_removed_do_not_come_back(tmp_path: Path, killer: Killer, at: str) -> None:
     fill(str(tmp_path), folders=[""])
     steps = 0
-    while not list((tmp_path / JOBS_FOLDER).rglob("*.prepared.json")):
+    while not list(tmp_path.rglob("*.prepared.json" if at == "prepared" else "part-compact-*.orc")):
         assert killed(target_of(tmp_path), killer, steps)
         steps += 1
     for path in visible(tmp_path):
-        path.unlink()
+        if not path.name.startswith("part-compact-"):
+            path.unlink()
     result = compacted(target_of(tmp_path))
     assert result.is_continued
     assert [one.how for one in result.left] == ["left"]

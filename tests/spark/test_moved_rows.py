@@ -197,6 +197,27 @@ def test_a_streams_writer(folder: Path) -> None:
         assert planned.ids() == ids
 
 
+@pytest.mark.parametrize("steps", range(12))
+def test_a_stream_writes_on_after_a_job_died(folder: Path, killer: Killer, steps: int) -> None:
+    """Its own compaction leaves the files alone that the job is going to merge."""
+    writer = Writer(folder, every=3)
+    for _ in range(2):
+        writer.write()
+    dies(partial(compacted, folder), killer, steps)
+    for _ in range(2):
+        assert batch_ids(folder) == ids_of(writer.batch)
+        writer.write()
+    compacted(folder)
+    assert batch_ids(folder) == ids_of(writer.batch)
+    on_disk = [row for path in files_in(folder) for row in rows_of(folder / path)]
+    assert sorted(on_disk) == ids_of(writer.batch), "who lists files alone"
+
+
+def rows_of(path: Path) -> list[int]:
+    rows: list[int] = pyarrow.orc.read_table(path).column("id").to_pylist()
+    return rows
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_no_query_is_lost_by_any_compaction(

@@ -215,9 +215,11 @@ async def _merged(journal: CompactionJournal, maker: _Maker, work: GroupWork) ->
     """The new file, which is visible then; or nothing."""
     group, target = work.group, journal.target
     made = await journal.prepared(group)
-    if made is not None and not work.has_target and not work.has_sources:
-        # Somebody else has replaced these files since: their rows are no rows of the table any more.
+    if made is not None and not work.has_sources:
+        # A group's sources go after the record that it was merged, and there is none: somebody else has
+        # replaced these files since. Their rows are elsewhere, or no rows of the table any more.
         await written.discard_files(target, [made.file])
+        await written.remove_paths(target, [group.target] if work.has_target else [])
         return GroupResult("left", reason="files of the group were removed by others")
     if made is None:
         try:

@@ -31,6 +31,7 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.folders import list_files
 from orcstream.spark.access import run
 from orcstream.spark.compact.compacting import Compaction, GroupWork, grouped, look_at, settle, works_of
+from orcstream.spark.compact.journal import planned_by_jobs
 from orcstream.spark.options import Options
 from orcstream.spark.stream.commit_log import CommitLog, Intent
 from orcstream.spark.write import written
@@ -178,11 +179,13 @@ async def _begin_compaction(log: CommitLog, plan: StreamPlan) -> None:
     with _told(batches[-1]):
         found = [intent for batch in batches if (intent := await log.intent_of(batch)) is not None]
         options = plan.compaction
-        small = [file.path for one in found for file in one.files if file.length < options.small_bytes]
+        claimed = await planned_by_jobs(plan.files)
+        paths = [file.path for one in found for file in one.files if file.length < options.small_bytes]
+        small = [path for path in paths if path not in claimed]
         stem = f"part-compact-{log.query}-{batches[-1]}"
         looked = await look_at(plan.files, small) if small else []
         groups = await log.journal(batches[-1]).begin(grouped(looked, options, stem))
-        await _merge(log, plan, batches[-1], works_of(groups, small))
+        await _merge(log, plan, batches[-1], works_of(groups, paths))
 
 
 async def _finish_compaction(log: CommitLog, plan: StreamPlan) -> None:
