@@ -54,9 +54,9 @@ def takes(
         signature = own.replace(parameters=[*named, *taken])
         names = signature.parameters.keys()
 
-        def checked(options: dict[str, Any]) -> dict[str, Any]:
+        def checked(options: dict[str, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
             if not options.keys() <= names:
-                raise TypeError(f"{function.__qualname__}() got {unexpected(options, names)}")
+                raise TypeError(f"{_called(function, arguments)}() got {unexpected(options, names)}")
             return {**other, **options} if other else options
 
         call: Any
@@ -64,19 +64,25 @@ def takes(
 
             @functools.wraps(function)
             async def call(*arguments: Any, **options: Any) -> Any:
-                return await function(*arguments, **checked(options))
+                return await function(*arguments, **checked(options, arguments))
 
         else:
 
             @functools.wraps(function)
             def call(*arguments: Any, **options: Any) -> Any:
-                return function(*arguments, **checked(options))
+                return function(*arguments, **checked(options, arguments))
 
         call.__signature__ = signature
         explain(call, [_with_default(texts[one.name], one.default) for one in taken if one.name in texts])
         return call  # type: ignore[no-any-return]
 
     return mark
+
+
+def _called(function: Callable[..., object], arguments: tuple[Any, ...]) -> str:
+    """What a user calls a function: a method by the class of the object, which may have inherited it."""
+    is_method = "." in function.__qualname__ and bool(arguments)
+    return f"{type(arguments[0]).__name__}.{function.__name__}" if is_method else function.__qualname__
 
 
 def unexpected(options: Iterable[str], names: Collection[str]) -> str:
@@ -189,4 +195,4 @@ def explained(origin: Callable[..., object]) -> dict[str, str]:
 def _with_default(entry: str, default: object) -> str:
     head, _, text = entry.partition("\n")
     shown = "optional" if default is None else f"default {default!r}".replace("'", '"')
-    return f"{head.partition(', default')[0]}, {shown}\n{text}"
+    return f"{head.partition(', default')[0].removesuffix(', optional')}, {shown}\n{text}"

@@ -57,7 +57,7 @@ class AcidTable(TableView):
         transaction = await transactions.begin()
         write_ids = range(transaction.write_id, transaction.write_id + 1)
         files = self._files(definition, write_ids, memory_limit, options)
-        see = self.as_written(definition).seen
+        see = self._as_written(definition).seen
         return TableTransaction(self._url, see, transaction, definition, files, memory_limit)
 
     def stream(
@@ -157,7 +157,7 @@ class AcidTable(TableView):
         keeper = self._need_transactions()
         definition = await keeper.definition()
         return await begin_compaction(
-            self.as_written(definition),
+            self._as_written(definition),
             definition,
             keeper,
             kind,

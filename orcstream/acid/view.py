@@ -245,7 +245,7 @@ class TableView(Closable):
         """
         return self._view(snapshot, None)
 
-    def as_written(self, definition: TableDefinition) -> Self:
+    def _as_written(self, definition: TableDefinition) -> Self:
         """The table with the columns that its writers use now, for those who have a transaction open."""
         return self._view(self._snapshot, None, definition.row_columns)
 

@@ -68,7 +68,7 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
 
     def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
         with located(url=self._url):
-            place = self._places.get(column)
+            place = self._places.get(column) if isinstance(column, str) else None
             found = self._statistics.get(self._schema[column].column_id if place is None else place)
             if found is None:
                 raise ColumnNotFound(f"the file has no statistics of column {column!r}")

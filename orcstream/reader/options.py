@@ -177,6 +177,7 @@ class ReadOptions:
         for name, allowed in _CHOICES.items():
             _one_of(name, getattr(self, name), allowed)
         _at_least_1("batch_rows", self.batch_rows)
+        _at_least_1("memory_limit", self.memory_limit)
         if self.decode_threads is not None:
             _at_least_1("decode_threads", self.decode_threads)
         rows: object = self.rows
@@ -222,7 +223,7 @@ class ReadOptions:
 
 
 _CHOICES: Final[dict[str, Collection[str]]] = {
-    one.name: one.metadata["choices"] for one in fields(ReadOptions) if one.metadata
+    one.name: tuple(one.metadata["choices"]) for one in fields(ReadOptions) if one.metadata
 }
 
 

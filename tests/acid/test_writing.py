@@ -91,6 +91,13 @@ async def test_what_is_refused(url: str) -> None:
     assert await rows_of(url) == {1: "a", 2: None}
 
 
+async def test_misspelt_keywords_name_the_table(url: str) -> None:
+    await make(url)
+    async with acid.open_table(url) as table:
+        with pytest.raises(TypeError, match=r"AcidTable\.read\(\).*'columns'"):
+            await table.read(colums=["id"])  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("limit", [0, -1, "1GB", 1e9, True])
 async def test_memory_limits_that_are_none(limit: Any, url: str) -> None:
     """They are refused before anything is begun."""
@@ -102,6 +109,8 @@ async def test_memory_limits_that_are_none(limit: Any, url: str) -> None:
             table.stream(memory_limit=limit)
         with pytest.raises(UsageError):
             await table.compact("major", memory_limit=limit)
+        with pytest.raises(UsageError):
+            await table.read(memory_limit=limit)
     async with acid.open_table(url) as table:
         assert table.write_ids.open == ()
 

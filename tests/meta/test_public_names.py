@@ -177,6 +177,10 @@ def test_help_explains_every_name() -> None:
     assert [one.name for one in _all_shown() if not one.text and not _says_nothing(one)] == []
 
 
+def test_help_says_once_that_a_parameter_is_optional() -> None:
+    assert [one.name for one in _all_shown() if "optional, optional" in one.text] == []
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_docstrings_name_every_parameter(module: str) -> None:
     """And every field of a value."""

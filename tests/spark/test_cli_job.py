@@ -63,7 +63,7 @@ def test_jobs(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(data_files(target)) == 1
 
     status, out, _ = run(capsys, "verify", target)
-    assert (status, out) == (0, "sound: 1 file, 150 rows, 1 stripe, 11 claims\n")
+    assert (status, out) == (0, "sound: 1 file, 150 rows, 1 stripe, 12 claims\n")
     (tmp_path / "none.orc").write_bytes(b"nothing")
     status, out, _ = run(capsys, "verify", target, tmp_path / "none.orc")
     assert status == 1

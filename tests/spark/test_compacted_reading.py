@@ -426,6 +426,8 @@ def test_records_are_looked_for_where_there_are_merged_files(
     assert listed == [f"/{JOBS_FOLDER}"], "and of a job that is over no record is read"
     listed.clear()
     Writer(folder, every=1).write()
+    assert listed == [f"/{JOBS_FOLDER}"], "what jobs are going to merge"
+    listed.clear()
     batch_ids(folder)
     assert listed == [f"/{JOBS_FOLDER}", f"/{LOG_FOLDER}"]
 

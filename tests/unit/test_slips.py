@@ -180,3 +180,24 @@ async def test_options_of_stores_are_a_dictionary(path: str, options: Any) -> No
     await refused(orcstream.cleanup(path, older_than_s=0, **given))
     await refused(orcstream.dataset(str(Path(path).parent), **given))
     assert orcstream.blocking.read(path).num_rows == 10
+
+
+@pytest.mark.parametrize("odd", [[], {}, ["id"], slice(3)])
+async def test_what_cannot_be_hashed_is_no_choice(path: str, odd: Any) -> None:
+    async with orcstream.open(path) as file:
+        for call in (file.read, file.explain):
+            with pytest.raises(UsageError):
+                await call(timestamp_unit=odd)
+        with pytest.raises(UsageError):
+            file.statistics[odd]
+        with pytest.raises(UsageError):
+            file.statistics.get(odd)
+
+
+@pytest.mark.parametrize("limit", ["x", -1, 0, True, 1e9])
+async def test_memory_limits_of_reads_are_integers(path: str, limit: Any) -> None:
+    async with orcstream.open(path) as file, orcstream.dataset(path) as files:
+        with pytest.raises(UsageError):
+            await file.read(memory_limit=limit)
+        with pytest.raises(UsageError):
+            await files.read(memory_limit=limit)
