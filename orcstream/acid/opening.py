@@ -24,6 +24,7 @@ from orcstream.io import small_files
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.folders import check_listable
 from orcstream.io.loop.tasks import Pending
+from orcstream.io.loop.uncancelled import clean_up
 from orcstream.io.urls import shown_of
 from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.snapshot import AcidFile, WriteIds
@@ -196,7 +197,11 @@ class OpeningTable(Pending[AcidTable]):
             row_columns = await self._row_columns(snapshot, definition)
             table = AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
         # Thousands of columns were numbered in this turn of the loop, and a first read does so again.
-        await anyio.lowlevel.checkpoint()
+        try:
+            await anyio.lowlevel.checkpoint()
+        except BaseException as error:
+            await clean_up(error, table.aclose)
+            raise
         return table
 
     async def _kept(self) -> tuple[Transactions, TableDefinition] | tuple[None, None]:

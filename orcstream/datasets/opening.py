@@ -18,6 +18,7 @@ from orcstream.datasets.listing import FoundFile, Places, Split, find_files
 from orcstream.datasets.reading import OpenFiles
 from orcstream.errors import SchemaMismatch, UsageError, located
 from orcstream.io.loop.tasks import Pending
+from orcstream.io.loop.uncancelled import clean_up
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
 from orcstream.schema.schema import Schema
@@ -117,10 +118,14 @@ class OpeningDataset(Pending[OrcDataset]):
             file = await Opening(newest.url, self._options, None)
         try:
             made = self._dataset(found, file.schema, (newest.url, file))
+        except BaseException as error:
+            await clean_up(error, file.aclose)
+            raise
+        try:
             # Thousands of columns were numbered in this turn of the loop, and a first read does so again.
             await anyio.lowlevel.checkpoint()
-        except BaseException:
-            await file.aclose()
+        except BaseException as error:
+            await clean_up(error, made.aclose)
             raise
         return made
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from orcstream.acid import AcidTable, TableStream, create_table, open_table
+from orcstream.acid import AcidTable, TableStream, create_table, open_table, opening
 from orcstream.acid.read.row_ids import KeyBudget
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.errors import UsageError
@@ -233,3 +233,21 @@ async def test_a_close_that_is_cancelled_closes_everything(
 
     await check_cancelled_close(open_and_read, turns)
     assert closed
+
+
+async def test_cancelled_when_all_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[AcidTable] = []
+    scope = anyio.CancelScope()
+
+    class Cancelling(AcidTable):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(self)
+            scope.cancel()
+
+    monkeypatch.setattr(opening, "AcidTable", Cancelling)
+    with scope:
+        await open_table(folder)
+    assert scope.cancelled_caught
+    with pytest.raises(UsageError):
+        await made[0].read()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -14,6 +15,8 @@ import pytest
 from pyarrow import orc
 
 import orcstream
+from orcstream.datasets.dataset import OrcDataset
+from orcstream.datasets.opening import OpeningDataset
 from orcstream.errors import UsageError
 from tests.support.tables_left import check_cancelled_close, nothing_left, tasks_of_ours
 
@@ -114,3 +117,21 @@ async def test_a_close_that_is_cancelled_closes_everything(folder: Path, turns: 
         return files.aclose
 
     await check_cancelled_close(open_and_read, turns)
+
+
+async def test_cancelled_when_all_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[OrcDataset] = []
+    scope = anyio.CancelScope()
+
+    def cancels(*arguments: Any) -> OrcDataset:
+        made.append(dataset_of(*arguments))
+        scope.cancel()
+        return made[-1]
+
+    dataset_of = OpeningDataset._dataset
+    monkeypatch.setattr(OpeningDataset, "_dataset", cancels)
+    with scope:
+        await orcstream.dataset(folder)
+    assert scope.cancelled_caught
+    with pytest.raises(UsageError):
+        await made[0].read()
