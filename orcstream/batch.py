@@ -44,8 +44,11 @@ class BatchSchema:
         if not self.is_struct:
             root = Field("", "+s", root.type, nullable=False, children=(replace(root, name=ROOT_COLUMN),))
         self.root = root
-        self.map_columns = tuple(i for i, field in enumerate(root.children) if _contains(field, "+m"))
-        self.has_unions = _contains(root, "+ud:")
+        kinds = {type_.kind for type_ in self.schema.types}
+        self.has_unions = Kind.UNION in kinds
+        self.map_columns: tuple[int, ...] = ()
+        if Kind.MAP in kinds:
+            self.map_columns = tuple(i for i, field in enumerate(root.children) if _contains(field, "+m"))
         self._positions: dict[str, int | None] = {}
         for index, field in enumerate(root.children):
             self._positions[field.name] = None if field.name in self._positions else index
@@ -363,8 +366,6 @@ def _to_pandas(data: Any, schema: BatchSchema) -> Any:
 
 
 def _contains(field: Field, format_: str) -> bool:
-    if not field.children:  # most fields, of thousands
-        return field.format.startswith(format_)
     return field.format.startswith(format_) or any(_contains(child, format_) for child in field.children)
 
 

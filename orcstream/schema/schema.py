@@ -5,7 +5,6 @@ Must not know how types are printed and parsed (`schema.types`), nor protobuf, A
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,13 +129,24 @@ def numbered(root: Type, *, attributes: bool = True) -> Schema:
 
     Raises `Unsupported` for a tree that nests too deep.
     """
-    ids = itertools.count()
+    next_id = 0
 
     def count(node: Type, depth: int) -> Type:
+        nonlocal next_id
         if depth > MAX_DEPTH:
             raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
-        own = FileColumn(next(ids))
-        children = tuple([count(child, depth + 1) for child in node.children])
+        own = FileColumn(next_id)
+        next_id += 1
+        counted: list[Type] = []
+        for child in node.children:
+            # Most nodes, of thousands, are leaves that have their place already.
+            is_leaf = not child.children and (attributes or not child.attributes) and depth < MAX_DEPTH
+            if is_leaf and child.column_id == child.last_column_id == next_id:
+                next_id += 1
+                counted.append(child)
+            else:
+                counted.append(count(child, depth + 1))
+        children = tuple(counted)
         last = children[-1].last_column_id if children else own
         kept = node.attributes if attributes else ()
         is_same = (own, last, kept) == (node.column_id, node.last_column_id, node.attributes)

@@ -118,7 +118,7 @@ class Type:
 
     def _rows(self) -> tuple[_Row, ...]:
         """The tree as a flat tuple: comparing, hashing and pickling must not recurse."""
-        return tuple((len(node.children), *_FACTS(node)) for _, node in self.walk())
+        return tuple([(len(node.children), *_FACTS(node)) for node in nodes_of(self)])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Type):

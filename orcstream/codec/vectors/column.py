@@ -10,8 +10,9 @@ share its memory; a buffer that is too short is a ValueError.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer as Memory
 from orcstream._buffer import zeroed
-from orcstream.schema.types import TEXTS, Kind, Type, decimal_shape
+from orcstream.schema.types import TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -109,6 +110,7 @@ _FORMATS = {
     Kind.MAP: "+m",
     Kind.STRUCT: "+s",
 }
+_NOT_PLAIN = frozenset({Kind.GEOMETRY, Kind.GEOGRAPHY, Kind.LIST, Kind.MAP, Kind.STRUCT})
 _ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "f": 4, "tdD": 4}
 _OFFSET = struct.Struct("=i")
 # So many rows, evenly spread, tell how long the texts of a dictionary are.
@@ -202,6 +204,15 @@ def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
     return Field(name, format_, type_, _metadata(type_), children=children, dictionary=values)
 
 
+@lru_cache(16)
+def _plain_formats(options: VectorOptions) -> Mapping[Kind, str]:
+    """The formats of kinds that have no parameters, children or metadata of their own."""
+    kinds = [kind for kind in (*_FORMATS, *TIMES, Kind.STRING) if kind not in _NOT_PLAIN]
+    if options.dictionaries:
+        kinds.remove(Kind.STRING)
+    return {kind: _format(Type(kind), options) for kind in kinds}
+
+
 def _format(type_: Type, options: VectorOptions) -> str:
     if type_.kind in TEXTS:
         return "z" if options.invalid_utf8 == "binary" else "u"
@@ -218,9 +229,14 @@ def _format(type_: Type, options: VectorOptions) -> str:
 
 def _children(type_: Type, options: VectorOptions) -> tuple[Field, ...]:
     if type_.kind is Kind.STRUCT:
+        plain = _plain_formats(options)
         return tuple(
-            field_of(name, child, options)
-            for name, child in zip(type_.field_names, type_.children, strict=True)
+            [
+                Field(name, plain[child.kind], child)
+                if child.kind in plain and not child.attributes  # most columns, of thousands
+                else field_of(name, child, options)
+                for name, child in zip(type_.field_names, type_.children, strict=True)
+            ]
         )
     if type_.kind is Kind.LIST:
         return (field_of("item", type_.children[0], options),)

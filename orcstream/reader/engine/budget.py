@@ -11,7 +11,7 @@ other methods are for the event loop's thread.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from orcstream.errors import Unsupported, UsageError
@@ -47,7 +47,10 @@ def may_keep_much(column_count: int) -> bool:
 def kept_bytes(types: Sequence[Type], *, late: bool) -> int:
     """What a read keeps for columns of these types while it reads a stripe."""
     each = _COLUMN_BYTES + late * _LATE_BYTES
-    return sum(each + _STREAM_BYTES * _STREAMS.get(type_.kind, _USUAL_STREAMS) for type_ in types)
+    kinds = Counter([type_.kind for type_ in types])
+    return sum(
+        count * (each + _STREAM_BYTES * _STREAMS.get(kind, _USUAL_STREAMS)) for kind, count in kinds.items()
+    )
 
 
 def beside_columns(limit: int, types: Sequence[Type], *, late: bool) -> tuple[int, bool]:
