@@ -419,6 +419,8 @@ def test_records_are_looked_for_where_there_are_merged_files(
     stream_ids(folder)
     assert listed == []
     compacted(folder)
+    assert listed == [f"/{LOG_FOLDER}"] * 2, "what streams are going to merge, before its own plan and after"
+    listed.clear()
     (name,) = files_in(folder)
     assert batch_ids(folder / name) == [0, 1, 2]
     assert listed == []
@@ -426,7 +428,7 @@ def test_records_are_looked_for_where_there_are_merged_files(
     assert listed == [f"/{JOBS_FOLDER}"], "and of a job that is over no record is read"
     listed.clear()
     Writer(folder, every=1).write()
-    assert listed == [f"/{JOBS_FOLDER}"], "what jobs are going to merge"
+    assert listed == [f"/{JOBS_FOLDER}"] * 2, "what jobs are going to merge, before its own plan and after"
     listed.clear()
     batch_ids(folder)
     assert listed == [f"/{JOBS_FOLDER}", f"/{LOG_FOLDER}"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,33 @@ from pyspark.sql import DataFrame, SparkSession
 from orcstream.blocking.loop import the_loop
 from orcstream.errors import OrcError
 from orcstream.spark import jobs
+from orcstream.spark.access import Access
+from orcstream.spark.compact import compacting
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.compact.journal import CompactionJournal
 from orcstream.spark.jobs import compaction
+from orcstream.spark.jobs.compaction import compact_with
 from orcstream.spark.read import merged_files
 from orcstream.spark.read.files import FileChoice, find_files
-from orcstream.spark.read.merge_records import JOBS_FOLDER
+from orcstream.spark.read.merge_records import JOBS_FOLDER, Group
 from orcstream.spark.read.pieces import PieceReader
 from orcstream.spark.read.reading import reader_of
-from orcstream.spark.stream import commit_log
+from orcstream.spark.stream import commit_log, writing
+from orcstream.spark.write import written
+from orcstream.spark.write.target import Folder
 from tests.servers.loopback import MotoServer, moto_server
-from tests.spark.stream_driver import SCHEMA, Killer, Query, Writer, add, folder, ids_of, killer
+from tests.spark.stream_driver import (
+    DEATH,
+    SCHEMA,
+    Killed,
+    Killer,
+    Query,
+    Writer,
+    add,
+    folder,
+    ids_of,
+    killer,
+)
 from tests.spark.test_compacted_reading import batch_ids, compacted, dies, files_in
 from tests.support.effort import ALL
 
@@ -398,3 +417,56 @@ def test_a_stream_over_restarts(spark: SparkSession, folder: Path) -> None:
     run(lambda: jobs.compact(spark, url))
     frame = spark.read.format("orcstream").load(out)
     assert sorted(row.id for row in frame.collect()) == list(range(50))
+
+
+@pytest.mark.parametrize("second", ["job", "stream"])
+def test_a_job_and_a_stream_merge_the_same_files_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """Both look before either records its plan, and the second does all before the first commits."""
+    begin, commit_files, look_at = CompactionJournal.begin, written.commit_files, compacting.look_at
+    writer = Writer(folder, every=3)
+    go_on = partial(compacted, folder) if second == "job" else writer.write
+
+    async def dying(journal: CompactionJournal, groups: Sequence[Group]) -> Sequence[Group]:
+        await begin(journal, groups)
+        raise Killed
+
+    def plan() -> None:
+        """By the second, which dies when its plan is recorded, and has seen none."""
+        with monkeypatch.context() as patch:
+            patch.setattr(CompactionJournal, "begin", dying)
+            with pytest.raises(DEATH):
+                go_on()
+
+    async def looked(*arguments: Any) -> Any:
+        found = await look_at(*arguments)
+        if second == "job":
+            await asyncio.to_thread(plan)
+        return found
+
+    def here(label: str, units: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        found = [work(unit) for unit in units]
+        if label == "looking at files" and second == "stream":
+            plan()
+        return found
+
+    async def last(target: Any, files: Sequence[Any]) -> None:
+        if any("part-compact" in file.path for file in files):
+            monkeypatch.setattr(written, "commit_files", commit_files)
+            await asyncio.to_thread(go_on)
+        await commit_files(target, files)
+
+    for _ in range(2):
+        writer.write()
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "look_at", looked)
+        patch.setattr(written, "commit_files", last)
+        if second == "job":
+            writer.write()
+        else:
+            compact_with(here, Folder(str(folder), Access({})), Compaction())
+    for _ in range(4):
+        writer.write()
+        compacted(folder)
+        assert batch_ids(folder) == ids_of(writer.batch)

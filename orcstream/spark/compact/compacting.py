@@ -22,7 +22,7 @@ from orcstream import OrcFile, Prepared
 from orcstream._keywords import check_integer
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import clean_up
-from orcstream.schema.types import Kind
+from orcstream.schema.types import Kind, dotted_names
 from orcstream.spark.compact.journal import CompactionJournal, GroupResult, Made
 from orcstream.spark.read.merge_records import Group, Source
 from orcstream.spark.write import written
@@ -186,17 +186,30 @@ def _group(number: int, some: Sequence[Looked], stem: str) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """A group, and whether its files were there when the driver looked."""
+    """A group, and whether its files were there, and in others' plans, when the driver looked."""
 
     group: Group
     has_sources: bool
     has_target: bool
+    is_claimed: bool
 
 
-def works_of(groups: Sequence[Group], visible: Collection[str]) -> list[GroupWork]:
-    """What there is to do, where files of these paths are visible."""
+def works_of(groups: Sequence[Group], visible: Collection[str], claimed: Collection[str]) -> list[GroupWork]:
+    """What there is to do, where files of these paths are visible.
+
+    The plan of `groups` is recorded before it is looked which files others have `claimed`. So of two that
+    plan at the same moment, one sees the other's plan at least.
+    """
     there = frozenset(visible)
-    return [GroupWork(group, there.issuperset(group.paths), group.target in there) for group in groups]
+    return [
+        GroupWork(
+            group,
+            there.issuperset(group.paths),
+            group.target in there,
+            not frozenset(group.paths).isdisjoint(claimed),
+        )
+        for group in groups
+    ]
 
 
 async def settle(journal: CompactionJournal, options: Compaction, work: GroupWork) -> GroupResult:
@@ -217,10 +230,13 @@ async def _merged(journal: CompactionJournal, maker: _Maker, work: GroupWork) ->
     made = await journal.prepared(group)
     if made is not None and not work.has_sources:
         # A group's sources go after the record that it was merged, and there is none: somebody else has
-        # replaced these files since. Their rows are elsewhere, or no rows of the table any more.
+        # replaced these files since. Their rows are elsewhere, or no rows of the table any more. Nobody
+        # counts the new file, which has no record.
         await written.discard_files(target, [made.file])
         await written.remove_paths(target, [group.target] if work.has_target else [])
         return GroupResult("left", reason="files of the group were removed by others")
+    if made is None and work.is_claimed:
+        return GroupResult("left", reason="somebody else is merging files of the group")
     if made is None:
         try:
             made = await maker.make(group)
@@ -339,4 +355,4 @@ async def _blooms(file: OrcFile) -> list[str]:
         return []
     footer = await file.stripe_footer(0)
     columns = {int(stream.column) for stream in footer.streams if stream.kind.name in _BLOOMS}
-    return [".".join(path) for path, type_ in file.schema.walk() if int(type_.column_id) in columns]
+    return [name for at, name in enumerate(dotted_names(file.schema.root)) if at in columns]

@@ -25,7 +25,7 @@ from typing import Any
 
 from orcstream.io.folders import check_links
 from orcstream.log.records import Records
-from orcstream.spark.read.merge_records import JOBS_FOLDER, Group, find_compactions, groups_of, read_plan
+from orcstream.spark.read.merge_records import Group, groups_of
 from orcstream.spark.write.target import Target, records_of
 from orcstream.spark.write.written import WrittenFile
 
@@ -71,7 +71,7 @@ class CompactionJournal:
     async def groups(self) -> Sequence[Group]:
         """The plan."""
         groups = await self._records.read("plan.json", groups_of)
-        await check_links(self.target.url, [path for one in groups for path in (one.target, *one.paths)])
+        await check_links(self.target.url, [path for one in groups for path in one.files])
         return groups
 
     async def end(self) -> None:
@@ -126,15 +126,6 @@ def _sources_of(group: Group, record: Mapping[str, Any]) -> tuple[str, ...]:
     if others := set(sources).difference(group.paths):
         raise ValueError(f"the group has no file {min(others)!r}")
     return sources
-
-
-async def planned_by_jobs(target: Target) -> set[str]:
-    """Files that jobs are going to merge, or make: of those that were begun and are not over."""
-    options = target.storage_options
-    found = await find_compactions(target.url, JOBS_FOLDER, storage_options=options)
-    plans = [one.plan for one in found if one.plan is not None and not one.is_over]
-    groups = [group for plan in plans for group in await read_plan(plan, options)]
-    return {path for group in groups for path in (group.target, *group.paths)}
 
 
 def old_records(found: Iterable[re.Match[str]], before: int) -> tuple[list[str], list[str]]:

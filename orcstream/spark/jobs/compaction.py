@@ -22,7 +22,14 @@ from orcstream.spark.compact import compacting
 from orcstream.spark.compact.compacting import Compaction, GroupWork, How, Looked, grouped, works_of
 from orcstream.spark.compact.journal import CompactionJournal, GroupResult, old_records
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
-from orcstream.spark.read.merge_records import JOBS_FOLDER, RECORD, Group, journal_of
+from orcstream.spark.read.merge_records import (
+    JOBS_FOLDER,
+    LOG_FOLDER,
+    RECORD,
+    Group,
+    journal_of,
+    planned_files,
+)
 from orcstream.spark.read.merged_files import Merges
 from orcstream.spark.stream.commit_log import claimed_paths
 from orcstream.spark.write import written
@@ -121,7 +128,8 @@ def compact_with(distribute: Distribute, target: Target, options: Compaction) ->
         if not planned:
             return CompactResult(target.url, (), is_continued=False)
         groups = run(partial(journal.begin, planned))
-    works = works_of(groups, {one.path for one in listed})
+    claimed = run(partial(planned_files, target.url, LOG_FOLDER, storage_options=target.storage_options))
+    works = works_of(groups, {one.path for one in listed}, claimed)
     results = distribute("merging files", works, partial(_settle, journal, options))
     run(partial(_end, journal, number if is_continued else number + 1, records))
     return CompactResult(target.url, tuple(results), is_continued=is_continued)

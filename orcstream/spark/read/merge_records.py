@@ -99,6 +99,11 @@ class Group:
         return tuple(one.path for one in self.sources)
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of all files that it is about."""
+        return (self.target, *self.paths)
+
+    @property
     def originals(self) -> tuple[Source, ...]:
         """The files that its rows were written to first, in the order of the rows."""
         return tuple(original for one in self.sources for original in one.originals)
@@ -165,6 +170,14 @@ async def find_compactions(
         elif match["kind"] == "end":
             one.is_over = True
     return list(found.values())
+
+
+async def planned_files(root: str, folder: str, *, storage_options: Mapping[str, Any]) -> set[str]:
+    """The files of compactions that were begun and are not over, of one of the two folders below a root."""
+    found = await find_compactions(root, folder, storage_options=storage_options)
+    plans = [one.plan for one in found if one.plan is not None and not one.is_over]
+    groups = [group for plan in plans for group in await read_plan(plan, storage_options)]
+    return {path for group in groups for path in group.files}
 
 
 async def _listed(url: str, storage_options: Mapping[str, Any]) -> Sequence[ListedFile]:

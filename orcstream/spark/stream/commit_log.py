@@ -20,7 +20,7 @@ from orcstream.io.folders import check_links
 from orcstream.io.urls import inner_path
 from orcstream.log.records import KnownRecords, Records, parsing
 from orcstream.spark.compact.journal import CompactionJournal, old_records
-from orcstream.spark.read.merge_records import LOG_FOLDER, groups_of, journal_of
+from orcstream.spark.read.merge_records import LOG_FOLDER, journal_of, planned_files
 from orcstream.spark.write.options import WritePlan
 from orcstream.spark.write.target import Target, records_of
 from orcstream.spark.write.written import WrittenFile
@@ -167,14 +167,11 @@ async def claimed_paths(target: Target, paths: Iterable[str]) -> set[str]:
         query, _, name = rest.partition("/")
         if folder == LOG_FOLDER and _NAME.fullmatch(name):
             queries.setdefault(query, KnownRecords(_records(target, query), _NAME)).names.add(name)
-    found: set[str] = set()
-    for query, known in queries.items():
+    found = await planned_files(target.url, LOG_FOLDER, storage_options=target.storage_options)
+    for known in queries.values():
         for batch in set(known.numbers("intent")).difference(known.numbers("done")):
             record = await known.records.get(_name(batch, "intent"))
             with parsing(known.records.url_of(_name(batch, "intent"))):
                 found.update(inner_path(one["path"]) for one in record["files"])
                 found.update(map(inner_path, record["removes"]))
-        for batch in _unfinished(known):
-            groups = await records_of(target, journal_of(query, batch)).read("plan.json", groups_of)
-            found.update(path for group in groups for path in (group.target, *group.paths))
     return found

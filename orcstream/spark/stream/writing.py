@@ -31,8 +31,8 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.folders import list_files
 from orcstream.spark.access import run
 from orcstream.spark.compact.compacting import Compaction, GroupWork, grouped, look_at, settle, works_of
-from orcstream.spark.compact.journal import planned_by_jobs
 from orcstream.spark.options import Options
+from orcstream.spark.read.merge_records import JOBS_FOLDER, planned_files
 from orcstream.spark.stream.commit_log import CommitLog, Intent
 from orcstream.spark.write import written
 from orcstream.spark.write.options import WritePlan, write_plan
@@ -179,13 +179,14 @@ async def _begin_compaction(log: CommitLog, plan: StreamPlan) -> None:
     with _told(batches[-1]):
         found = [intent for batch in batches if (intent := await log.intent_of(batch)) is not None]
         options = plan.compaction
-        claimed = await planned_by_jobs(plan.files)
+        claimed = await _planned_by_jobs(plan)
         paths = [file.path for one in found for file in one.files if file.length < options.small_bytes]
         small = [path for path in paths if path not in claimed]
         stem = f"part-compact-{log.query}-{batches[-1]}"
         looked = await look_at(plan.files, small) if small else []
         groups = await log.journal(batches[-1]).begin(grouped(looked, options, stem))
-        await _merge(log, plan, batches[-1], works_of(groups, paths))
+        works = works_of(groups, paths, await _planned_by_jobs(plan))
+        await _merge(log, plan, batches[-1], works)
 
 
 async def _finish_compaction(log: CommitLog, plan: StreamPlan) -> None:
@@ -196,7 +197,13 @@ async def _finish_compaction(log: CommitLog, plan: StreamPlan) -> None:
     with _told(batch):
         groups = await log.journal(batch).groups()
         listed = await list_files(plan.files.url, storage_options=plan.files.storage_options)
-        await _merge(log, plan, batch, works_of(groups, {one.path for one in listed}))
+        works = works_of(groups, {one.path for one in listed}, await _planned_by_jobs(plan))
+        await _merge(log, plan, batch, works)
+
+
+async def _planned_by_jobs(plan: StreamPlan) -> set[str]:
+    files = plan.files
+    return await planned_files(files.url, JOBS_FOLDER, storage_options=files.storage_options)
 
 
 async def _merge(log: CommitLog, plan: StreamPlan, batch: int, works: Sequence[GroupWork]) -> None:
