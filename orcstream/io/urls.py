@@ -34,7 +34,7 @@ _STORES: Final = {
 }
 # Without a way to list or write anything.
 READ_ONLY: Final = frozenset({"http", "https", "chain"})
-_HDFS_PROTOCOLS: Final = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})
+_HDFS_PROTOCOLS: Final = WEB_HDFS | NATIVE_HDFS | {"arrow_hdfs"}
 _HAS_DRIVES = os.name == "nt"
 _DRIVE = re.compile("/[A-Za-z]:")
 # A separator on some systems, the start of a drive, a chain of file systems, and the end of a name in C.

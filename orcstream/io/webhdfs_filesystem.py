@@ -30,7 +30,7 @@ from fsspec.utils import stringify_path
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import ShortRead
-from orcstream.io.contract.byte_sink import temporary_name
+from orcstream.io.contract.byte_sink import temporary_beside
 from orcstream.io.contract.byte_source import no_such_file
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.uncancelled import run_in_thread
@@ -256,8 +256,7 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         super().__init__(fs, path, mode, block_size, **kwargs)
         self._written = path
         if mode == "wb" and not self.autocommit:
-            folder, name = posixpath.split(path)
-            self._written = posixpath.join(folder, temporary_name(name))
+            self._written = temporary_beside(path)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         data: bytes = sync(self.fs.loop, self.fs._cat_file, self.path, start, end)  # noqa: SLF001 - of one module

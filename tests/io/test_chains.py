@@ -7,8 +7,8 @@ import traceback
 import pytest
 
 import orcstream
-from orcstream.errors import RetriesExhausted, SourceError
-from orcstream.io.stores.fsspec.source import cause_of, translate_error
+from orcstream.errors import RetriesExhausted, SourceError, UsageError
+from orcstream.io.stores.fsspec.source import cause_of, translate_error, translated
 from tests.servers.loopback import RangeServer, range_server
 
 __all__ = ["range_server"]  # a fixture
@@ -64,3 +64,10 @@ def test_causes_are_shown_where_they_are_clean() -> None:
     assert cause_of(raised(clean, None)) is clean
     assert cause_of(other) is None
     assert cause_of(raised(OSError("no route"), other)) is None
+
+
+def test_errors_of_ours_keep_their_causes() -> None:
+    cause = ValueError("odd")
+    with pytest.raises(UsageError) as caught, translated("a::b"), translated("a::b"):
+        raise UsageError("no chain") from cause
+    assert caught.value.__cause__ is cause

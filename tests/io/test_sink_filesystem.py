@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from orcstream.errors import CommitFailed, CommitUnknown
+from orcstream.io.contract.byte_source import IoOptions
 from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
+from orcstream.io.stores.fsspec.source import lease_filesystem
+from orcstream.io.urls import StoreUrl
 from tests.servers.sink_stores import FILES, RenamingFileSystem, SinkStore, make_store, rename_at_once
 
 RENAMING = "tests.servers.sink_stores.RenamingFileSystem"
@@ -97,6 +100,51 @@ async def test_what_cannot_be_found_out(store: SinkStore, monkeypatch: pytest.Mo
             await store.commit(prepared, retries=0)
     await store.commit(prepared)
     assert store.seen("a.orc") == b"content"
+
+
+async def test_a_refusal_before_anything_was_sent_is_one(
+    store: SinkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATOMIC_RENAMES, RENAMING, rename_at_once)
+    prepared = await store.write("a.orc", b"content")
+
+    def refuses(filesystem: Any, path: str, **options: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RenamingFileSystem, "info", refuses)
+        with pytest.raises(PermissionError):
+            await store.commit(prepared, retries=0)
+    await store.commit(prepared)
+    assert store.seen("a.orc") == b"content"
+
+
+async def test_an_unknown_commit_names_its_url_once(
+    store: SinkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATOMIC_RENAMES, RENAMING, answered_never)
+    prepared = await store.write("a.orc", b"content")
+
+    def silent(filesystem: Any, path: str, **options: Any) -> Any:
+        if store.seen("a.orc") is not None:
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        return info(filesystem, path, **options)
+
+    info = RenamingFileSystem.info
+    monkeypatch.setattr(RenamingFileSystem, "info", silent)
+    with pytest.raises(CommitUnknown) as caught:
+        await store.commit(prepared, retries=0)
+    assert str(caught.value).count(store.url_of("a.orc")) == 1
+
+
+async def test_readers_may_ask_more_than_who_came_first(store: SinkStore) -> None:
+    url = store.url_of("a.orc")
+    first, _ = await lease_filesystem(StoreUrl.of(url, store.options))
+    second, _ = await lease_filesystem(StoreUrl.of(url, store.options, IoOptions(request_cap=200)))
+    assert second.client is first.client
+    assert second.client.limiter.total_tokens == 200
+    await first.aclose()
+    await second.aclose()
 
 
 @pytest.mark.parametrize("name", ["what?.orc", "[a].orc", "*.orc"])

@@ -1,7 +1,7 @@
 """What a sink of bytes is: the contract that every store is brought to, and what prepares and commits files.
 
-Knows parts, options, names of temporaries, and when a commit by requests is sent again. Must not know any
-store, nor what the bytes mean.
+Knows parts, options, temporaries and what is left of them, and when a commit by requests is sent again.
+Must not know any store, nor what the bytes mean.
 
 A file is written in four steps. `write` appends; whole parts leave for the store while more is written.
 `prepare` answers when all bytes are durable, and none visible: a `Prepared` is a value, may be pickled, and
@@ -29,7 +29,7 @@ from uuid import uuid4
 from orcstream._credentials import strip_credentials
 from orcstream._keywords import check_options, options_of
 from orcstream.byterange import ByteRange, BytesLike
-from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, UsageError
+from orcstream.errors import CommitUnknown, OrcError, RetriesExhausted, SinkError, UsageError
 from orcstream.io.contract.byte_source import RetryPolicy
 from orcstream.io.loop.clients import Lease
 
@@ -300,7 +300,8 @@ class CommittingStore(ABC, Generic[S]):
             if not self._unsettled:
                 raise
             if not await self._is_carried_out(state):
-                raise self._unknown(state, str(error)) from error
+                reason = error.message if isinstance(error, OrcError) else error.strerror or str(error)
+                raise self._unknown(state, reason) from error
 
     async def aclose(self) -> None:
         if self._lease is not None:

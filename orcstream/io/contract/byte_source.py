@@ -1,6 +1,7 @@
-"""What a source of bytes is: the contract that every store is brought to, and how its requests are sent.
+"""What a source of bytes is: the contract that every store is brought to, and how requests are sent.
 
-Knows ranges, fingerprints, attempts and waits. Must not know any store, nor what the bytes mean.
+Knows ranges, fingerprints, attempts, waits and what users tune of them (`IoOptions`). Must not know any
+store, nor what the bytes mean.
 
 A source is *pinned* to one version of its object by the first `fetch_suffix`, or by `pin` when the tail is
 known from elsewhere. From then on no bytes of another version are handed out unnoticed: where the transport
@@ -51,6 +52,7 @@ TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 
 
 # A store that lost the answer to a commit is asked so often what became of it.
 COMMIT_ATTEMPTS = 3
+
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 # Bytes a second of one connection among several that share a slow line: what moves so fast is waited for.

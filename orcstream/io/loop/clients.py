@@ -1,7 +1,8 @@
 """Clients of stores, shared: one for each (running loop, protocol, storage options).
 
-Knows reference counts (a client is closed with its last user) and how to compare storage options. Must not
-know any store: a client is anything with `aclose`, made by the caller's factory in the loop that uses it.
+Knows reference counts (a client is closed with its last user), how to compare storage options, and which
+certificates a connection trusts. Must not know any store: a client is anything with `aclose`, made by the
+caller's factory in the loop that uses it.
 
 Making a client costs up to 100 ms and 13 MB (an S3 client reads its service model), so a thousand opens of
 one store share one. A client belongs to the loop it was made in; loops never share. Who opens many objects

@@ -150,7 +150,7 @@ class FetchScheduler:
         self._active_since = 0.0
         self._period_open = False
         self._counts = FetchStatistics()
-        # Near sources are not measured.
+        # What is not adaptive is not measured.
         self._estimate = estimate or (CostEstimate(source.cost) if source.cost.adaptive else None)
         # Near sources answer from memory, or on threads that cannot be interrupted.
         self._slow = SlowRequests() if retry.hedge and not source.cost.is_near else None

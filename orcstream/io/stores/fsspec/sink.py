@@ -109,12 +109,12 @@ class FilesystemStore(MovingStore[StoredFile]):
                 return  # moved before, or gone: looked at below
             if not prepared.overwrite and self._filesystem.exists(file.path):
                 raise already_there(self._url)
+            self._unsettled = True
             (_rename_of(self._filesystem) or _move)(
                 self._filesystem, file.temporary, file.path, prepared.overwrite
             )
 
         failure: Exception | None = None
-        self._unsettled = True
         try:
             await _in_thread(work, self._url)
         except FileExistsError:

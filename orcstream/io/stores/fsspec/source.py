@@ -178,7 +178,11 @@ async def _lease_on_threads(target: StoreUrl, cls: Any, arguments: Mapping[str, 
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
         return OnThreads(made, anyio.CapacityLimiter(max(target.cost.request_cap, 16)))
 
-    return await lease_client(f"{target.kind}, on threads", arguments, make)
+    lease = await lease_client(f"{target.kind}, on threads", arguments, make)
+    # Whoever came first may have asked for less.
+    limiter = lease.client.limiter
+    limiter.total_tokens = max(limiter.total_tokens, target.cost.request_cap)
+    return lease
 
 
 def version_of(info: Mapping[str, Any]) -> str:
@@ -276,8 +280,11 @@ def translated(url: str) -> Iterator[None]:
     """Foreign failures leave the block as `translate_error` has them."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - of every kind
-        raise translate_error(error, url) from cause_of(error)
+    except Exception as error:
+        found = translate_error(error, url)
+        if found is error:  # it has its own cause
+            raise
+        raise found from cause_of(error)
 
 
 def cause_of(error: BaseException) -> BaseException | None:

@@ -1,8 +1,9 @@
 """Who is asked over WebHDFS, and as whom: connections that the users of one cluster and identity share.
 
 Knows storage options, the environment and Hadoop's configuration, and what they say about NameNodes, users
-and tokens. Must not know the calls. A name that stands for several NameNodes is resolved here; which of them
-is active turns out when they are asked (`io.stores.hdfs.webhdfs`).
+and tokens. Must not know how a call is made; of answers it knows where they name DataNodes. A name that
+stands for several NameNodes is resolved here; which of them is active turns out when they are asked
+(`io.stores.hdfs.webhdfs`).
 
 A NameNode counts a DataNode as alive for ten minutes after its end, and sends requests there. It leaves out
 the nodes in `excludedatanodes`, each by its address for data transfer. A redirect has the address for HTTP;

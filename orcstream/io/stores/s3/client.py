@@ -22,7 +22,7 @@ from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
 from orcstream._keywords import unknown_option
-from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_source import (
     TRANSIENT_STATUS,
     Transient,
@@ -224,7 +224,7 @@ async def guarded(
     """What a call through s3fs answers. `meaning` says what a refusal is; those of `ByteSource` else."""
     try:
         return await call()
-    except SourceError:
+    except (SourceError, Unsupported, UsageError):
         raise
     except NoCredentialsError as error:
         raise not_permitted(url, NO_CREDENTIALS) from error
