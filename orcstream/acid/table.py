@@ -133,10 +133,9 @@ class AcidTable(TableView):
         from orcstream.acid.compact.compacting import compact
         from orcstream.acid.compact.piece import PieceWriter
 
-        check_integer("memory_limit", memory_limit, 1)
-        compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}
         writer = PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows)
+        compaction = await self.begin_compaction(kind, partitions=partitions)
         return await compact(compaction, writer)
 
     async def begin_compaction(
@@ -201,7 +200,6 @@ async def write_piece(
     """
     from orcstream.acid.compact.piece import PieceWriter
 
-    check_integer("memory_limit", memory_limit, 1)
     opening = OpenOptions(storage_options=options.get("storage_options"), keys=options.get("keys"))
     columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
     writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)

@@ -23,8 +23,8 @@ from orcstream.io.sink import commit, discard, open_sink
 from orcstream.schema.schema import Schema, without_encryption
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import CreateOptions, FileOptions, WriteOptions
-from orcstream.writer.workers import Outlet, Workers
-from orcstream.writer.writer import OrcWriter, metadata_of
+from orcstream.writer.workers import Workers
+from orcstream.writer.writer import OrcWriter, Outlet, metadata_of
 
 Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
 

@@ -3,8 +3,7 @@
 Knows threads, one compressor for each, and the task that hands finished stripes on to where the bytes go.
 Must not know what is encoded, nor any sink. A round is one call of a function for each column; rounds
 follow one another, and none is left before all of its calls are over, so a column is never touched by two
-threads. The columns that took longest come first. An outlet is for one task at a time, and only `abort` is
-left after a failure.
+threads. The columns that took longest come first.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from orcstream.byterange import BytesLike
 from orcstream.codec.streams.compression import Compressor
 from orcstream.errors import UsageError
-from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.loop.tasks import Signal, side_by_side
 from orcstream.io.loop.uncancelled import end_task, run_in_thread, until_over
 
@@ -86,38 +83,6 @@ class Workers:
         )
         self.busy_s += sum(self._costs)
         return [answers[column] for column in range(count)]
-
-
-class Outlet(Protocol):
-    """Where the bytes of one file go."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory taken by bytes on their way."""
-
-    @property
-    def grows(self) -> bool:
-        """Whether `flush` shows what was written."""
-
-    async def write(self, data: BytesLike) -> None: ...
-
-    async def flush(self) -> None:
-        """What was written is durable and may be read."""
-
-    async def prepare(self) -> Prepared:
-        """All bytes are there; make them durable without showing them."""
-
-    async def commit(self) -> None:
-        """All bytes are there; make them the file."""
-
-    async def abort(self) -> None:
-        """Leave nothing but what readers may have seen."""
-
-    async def aclose(self) -> None:
-        """Give back what is held; leaves what was prepared."""
 
 
 class Outflow:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from orcstream.byterange import BytesLike
 from orcstream.codec.encode.encoder import EncodeOptions
 from orcstream.codec.encode.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.encode.writable import check_writable, discreetly
@@ -31,7 +32,7 @@ from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.schema.schema import Schema, without_encryption
 from orcstream.writer.options import WriteOptions
-from orcstream.writer.workers import Outflow, Outlet, Workers
+from orcstream.writer.workers import Outflow, Workers
 
 _State = Literal["open", "prepared", "committed", "aborted", "failed"]
 
@@ -48,6 +49,38 @@ class WriteResult:
     row_count: int
     stripe_count: int
     length: int
+
+
+class Outlet(Protocol):
+    """Where the bytes of one file go. For one task at a time; only `abort` is left after a failure."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by bytes on their way."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether `flush` shows what was written."""
+
+    async def write(self, data: BytesLike) -> None: ...
+
+    async def flush(self) -> None:
+        """What was written is durable and may be read."""
+
+    async def prepare(self) -> Prepared:
+        """All bytes are there; make them durable without showing them."""
+
+    async def commit(self) -> None:
+        """All bytes are there; make them the file."""
+
+    async def abort(self) -> None:
+        """Leave nothing but what readers may have seen."""
+
+    async def aclose(self) -> None:
+        """Give back what is held; leaves what was prepared."""
 
 
 class OrcWriter(Closable):

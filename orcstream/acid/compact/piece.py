@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from orcstream._keywords import check_integer
 from orcstream.acid.compact.sorting import EventRows, EventSorter
 from orcstream.acid.read.event_file import DELETE, INSERT, OPERATION, EventFile
 from orcstream.acid.read.planning import TableReadOptions
@@ -37,6 +38,8 @@ from orcstream.writer.options import FileOptions
 
 _ALL = (0, (1 << 63) - 1)
 _LEAST_MEMORY = 16 << 20
+# Reads take quarters of it.
+_LEAST_LIMIT = 1 << 12
 
 Content: TypeAlias = Literal["rows", "inserts", "deletes"]
 OnRows: TypeAlias = Callable[[int], None]
@@ -80,6 +83,7 @@ class PieceWriter:
         on_rows: OnRows | None = None,
         overwrite: bool = True,
     ) -> None:
+        check_integer("memory_limit", memory_limit, _LEAST_LIMIT)
         self._options = options
         self._memory_limit = memory_limit
         self._on_rows = on_rows

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 
 INSERT, UPDATE, DELETE = range(3)
-# Between two looks at a file that grows, for who follows it.
 KEY_INDEX = "hive.acid.key.index"
 _KEY = re.compile(r"(-?[0-9]{1,19}),(-?[0-9]{1,10}),(-?[0-9]{1,19});", re.ASCII)
+# Between two looks at a file that grows, for who follows it.
 _POLL_S = 1.0
 
 # Of the ids, in the order in which they are read.

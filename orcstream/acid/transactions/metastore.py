@@ -2,7 +2,7 @@
 
 Knows how transactions are begun, and compactions requested, through its calls (`metastore_calls`), and
 whether two URLs name one directory: the user's, and that of the metastore, which Hadoop wrote. Must not know
-stores, nor what becomes of a transaction (`metastore_transactions`).
+what is in a store, nor what becomes of a transaction (`metastore_transactions`).
 
 Stores have several names for one scheme, and Hadoop writes ``file:/x``. Names of hosts are not looked up: a
 nameservice and a host of it are taken for the same.

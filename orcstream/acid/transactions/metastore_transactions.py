@@ -1,7 +1,7 @@
-"""Transactions that were begun at a Hive metastore, of writers and readers: locks, signs of life, ends.
+"""Transactions at a Hive metastore: locks, signs of life, ends; those of readers from their begin on.
 
-Knows what the metastore answers to those, and what it means that an answer was lost. Must not know how ids
-are given (`acid.transactions.metastore`), connections, stores, nor how directories are written.
+Knows what the metastore answers to those, and what it means that an answer was lost. Must not know how
+writers' ids are given (`acid.transactions.metastore`), connections, stores, nor how directories are written.
 
 Locks are those of Hive: inserting shares them with everybody, changing rows excludes others that do,
 overwriting excludes all. At the commit the metastore compares who changed what meanwhile; the first wins. As
@@ -307,7 +307,6 @@ def _outdated(described: bytes, parameters: int, id_field: int, write_id: int) -
     return messages.with_fields(described, new)
 
 
-_logger = logger_of("orcstream.acid")
 # Of a reader, whose lock is all that it has.
 _GONE_FOR_READERS: Final = (*_GONE, "NoSuchLockException")
 _SETTLING_S: Final = 30.0

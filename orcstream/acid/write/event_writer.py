@@ -1,10 +1,8 @@
 """One file of events under construction: rows with their ids, and what Hive wants to know about them.
 
-Rows of a table that are to be written again come as batches: their columns and their ids are told apart here.
-
-Knows the six columns and the user metadata of such a file. Must not know transactions, directories nor where
-rows come from. Contract: events are given in ascending order of their keys, as readers expect them; who gives
-them sees to it.
+Knows the six columns and the user metadata of such a file, and the columns that a read of a table adds to
+rows that are to be written again. Must not know transactions, directories nor what was read. Contract: events
+are given in ascending order of their keys, as readers expect them; who gives them sees to it.
 
 User metadata (`OrcRecordUpdater.java`): the last key of each stripe, how many events of each kind there are,
 and the version of the layout.

@@ -1,12 +1,14 @@
 """Where rows that are inserted go: to which partition, and there to which bucket.
 
-Knows what the user gives, and what the table is partitioned and bucketed by. Must not know transactions,
-files, nor ids of rows.
+Knows what the user gives, what the table is partitioned and bucketed by, and Hive's constraints of its rows.
+NOT NULL is checked here. A DEFAULT is Hive's expression for rows without the column, so they must name it. A
+CHECK is an expression of Hive's SQL, which only Hive evaluates. Must not know transactions, files, nor ids of
+rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +16,8 @@ import numpy as np
 
 from orcstream.acid.read.row_ids import Ints
 from orcstream.acid.transactions.contract import (
+    Constraint,
     TableDefinition,
-    check_named,
-    check_rows,
     full_schema,
     partition_schema,
 )
@@ -24,7 +25,8 @@ from orcstream.acid.write.bucketing import buckets_of_rows
 from orcstream.codec.encode.grouping import only
 from orcstream.codec.encode.writable import discreetly
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
-from orcstream.errors import ColumnNotFound, UsageError
+from orcstream.codec.vectors.column import validity
+from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.acid.names import HIVES_NAMES, escape
 from orcstream.schema.schema import Schema, find_column
@@ -63,7 +65,7 @@ class Placing:
         fixed = None if partition is None else self.path_of(partition)
         schema = self._definition.schema if partition is not None else self._partitioner.schema
         given = self.user_data(data)
-        check_named(self._definition.constraints, data, given)
+        _check_named(self._definition.constraints, data, given)
         batches, first_row = self.vectors(given, schema), 0
         while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
             self.check(rows, first_row)
@@ -96,8 +98,8 @@ class Placing:
             yield type_.column_id
 
     def check(self, rows: IngestedRows, first_row: int = 0) -> None:
-        """Raise for rows that break a constraint; see `check_rows`."""
-        check_rows(self._definition.constraints, rows, first_row)
+        """Raise for rows that break a constraint; see `_check_rows`."""
+        _check_rows(self._definition.constraints, rows, first_row)
 
     def partitioner(self, schema: Schema, names: Sequence[str], *, keep: bool = False) -> Partitioner:
         """Splits rows of a `schema` that has the partition columns `names`, by the table's own folders."""
@@ -144,3 +146,51 @@ def by_bucket(
 def partition_path(texts: Sequence[tuple[str, str]]) -> str:
     """The path of a partition below the table, of names and of values as texts that may stand in a path."""
     return "/".join(f"{escape(name)}={text}" for name, text in texts)
+
+
+# --- constraints -----------------------------------------------------------------------------------
+
+
+def _check_rows(constraints: Iterable[Constraint], rows: IngestedRows, first_row: int = 0) -> None:
+    """Raise `SchemaMismatch` for rows that break a constraint, `Unsupported` where nobody can tell.
+
+    `first_row` is the number of the first of them in the data.
+    """
+    names = [field.name.lower() for field in rows.fields]
+    for one in constraints:
+        if one.kind == "CHECK" and rows.row_count:
+            raise Unsupported(
+                f"Hive's constraint {one.name} is CHECK {one.expression}, which only Hive evaluates: write "
+                "such rows with Hive, or disable the constraint",
+                reason="check_constraint",
+            )
+        if one.kind == "NOT NULL" and one.column in names:
+            at = names.index(one.column)
+            valid = validity(rows.fields[at].type, rows.vectors[at])
+            if valid is not None and not valid.all():
+                row = first_row + int(np.flatnonzero(~valid)[0])
+                raise SchemaMismatch(
+                    f"column {one.column!r} is null in row {row}; Hive's constraint {one.name} is NOT NULL"
+                )
+
+
+def _check_named(constraints: Iterable[Constraint], data: object, given: UserData) -> None:
+    """Raise `SchemaMismatch` where rows lack a column for which Hive declares a DEFAULT."""
+    wanted = [one for one in constraints if one.kind == "DEFAULT"]
+    if not wanted:
+        return
+    for names in _names_of(data, given):
+        lowered = {name.lower() for name in names}
+        for one in wanted:
+            if one.column not in lowered:
+                raise SchemaMismatch(
+                    f"the data lacks column {one.column!r}; Hive's constraint {one.name} is DEFAULT "
+                    f"{one.expression}: give the column's values"
+                )
+
+
+def _names_of(data: object, given: UserData) -> Iterable[Iterable[str]]:
+    """The names of the columns, of each row where they may differ; rows that are sequences have all."""
+    if isinstance(data, Sequence):
+        return (row for row in data if isinstance(row, Mapping))
+    return [given.schema().names]
