@@ -116,16 +116,14 @@ class OpeningDataset(Pending[OrcDataset]):
                 raise
             newest = max(found, key=lambda file: (file.modified_s or 0.0, file.path))
             file = await Opening(newest.url, self._options, None)
+        close = file.aclose
         try:
             made = self._dataset(found, file.schema, (newest.url, file))
-        except BaseException as error:
-            await clean_up(error, file.aclose)
-            raise
-        try:
+            close = made.aclose
             # Thousands of columns were numbered in this turn of the loop, and a first read does so again.
             await anyio.lowlevel.checkpoint()
         except BaseException as error:
-            await clean_up(error, made.aclose)
+            await clean_up(error, close)
             raise
         return made
 

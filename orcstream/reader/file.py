@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import numpy as np
 
@@ -61,14 +61,16 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
         self._statistics = statistics
         self._url = url
         # The column ids by name, once names were listed: finding each of thousands by its dots takes long.
-        self._places: Mapping[Any, int] = {}
+        self._places: Mapping[str, int] | None = None
 
     def __repr__(self) -> str:
         return f"<FileStatistics of {self._url}: {len(self)} columns; of one, ['name'] has them>"
 
     def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
         with located(url=self._url):
-            place = self._places.get(column) if isinstance(column, str) else None
+            place = None
+            if self._places is not None and isinstance(column, str):
+                place = self._places.get(column)
             found = self._statistics.get(self._schema[column].column_id if place is None else place)
             if found is None:
                 raise ColumnNotFound(f"the file has no statistics of column {column!r}")
@@ -81,6 +83,8 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
         return len(self._listed())
 
     def _listed(self) -> Mapping[str, int]:
+        if self._places is not None:
+            return self._places
         names = dotted_names(self._schema.root)
         counts = Counter(names[1:])
         places: dict[str, int] = {}

@@ -27,7 +27,6 @@ from orcstream.reader.engine.budget import (
     Shares,
     beside_columns,
     chunk_limit_of,
-    may_keep_much,
 )
 from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.pipeline import Filter, OutputColumn, Shaper
@@ -99,7 +98,7 @@ class ReadPlanner:
         shares = Shares(options.memory_limit)
         # Two pipelines share the memory.
         late = shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
-        if may_keep_much(self._tail.footer.schema.column_count) and self._tail.footer.stripes:
+        if self.plans_long and self._tail.footer.stripes:  # what fewer columns keep is not counted
             left, late = beside_columns(shares.limit, nodes_of(columns.decoded), late=late)
             shares = Shares(left)
         limit = shares.limit

@@ -47,7 +47,8 @@ _EXPANSION = 8
 _LEAST_AHEAD = 2 << 20
 # What a file may be refused for that would be read in more memory.
 _CHUNKS_TOO_LARGE = "chunks_too_large"
-_TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large", _CHUNKS_TOO_LARGE, TOO_MANY_COLUMNS})
+_OF_ALL_FILES = frozenset({_CHUNKS_TOO_LARGE, TOO_MANY_COLUMNS})
+_TOO_LARGE = _OF_ALL_FILES | {"dictionary_too_large", "row_too_large"}
 _AHEAD_CHUNKS = 8
 
 
@@ -227,7 +228,7 @@ class Lanes(Running):
         except Unsupported as error:
             if error.reason not in _TOO_LARGE or lane.memory is self._of_turn:
                 raise
-            if error.reason == _CHUNKS_TOO_LARGE:
+            if error.reason in _OF_ALL_FILES:
                 self._reads_ahead = False
         await lane.has_turn.wait()
         return await lane.unit.read(self._of_turn, _without_first(delivered, deliver))

@@ -110,6 +110,8 @@ async def test_memory_limits_that_are_none(limit: Any, url: str) -> None:
         with pytest.raises(UsageError):
             await table.compact("major", memory_limit=limit)
         with pytest.raises(UsageError):
+            await table.compact("major", memory_limit=3)
+        with pytest.raises(UsageError):
             await table.read(memory_limit=limit)
     async with acid.open_table(url) as table:
         assert table.write_ids.open == ()

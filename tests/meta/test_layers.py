@@ -83,8 +83,8 @@ io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io
 
 log: errors io io.contract
 
-acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors errors io.contract io.loop
-    io.urls log plan plan.acid schema
+acid.transactions: _credentials _keywords _printable errors io.contract io.loop io.urls log
+    plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
 testing: byterange errors io io.contract io.loop io.urls

@@ -355,14 +355,13 @@ async def _inspect(options: argparse.Namespace) -> int:
     """The exit status: 1 where something could not be shown, which is named."""
     from orcstream.inspect import inspect
     from orcstream.io import small_files
-    from orcstream.io.loop.uncancelled import run_in_thread
 
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"looking at {strip_credentials(options.url)}"
         found = await inspect(**given_to(inspect, options, keys=keys))
     said = None
     if options.output is not None:
-        page = (await run_in_thread(found.to_html)).encode()
+        page = found.to_html().encode()
         await small_files.put(options.output, page, overwrite=True, storage_options=None)
         said = f"{strip_credentials(options.output)}: a page of {bytes_text(len(page))}, for a browser"
     text = found.to_json() if options.json else said or found.to_text()
@@ -377,7 +376,9 @@ async def _inspect(options: argparse.Namespace) -> int:
 
 def _names(file: orcstream.OrcFile) -> list[str]:
     """The dotted name of each column, by its id; that of the root is empty."""
-    return [".".join(path) for path, _ in file.schema.walk()]
+    from orcstream.schema.types import dotted_names
+
+    return dotted_names(file.schema.root)
 
 
 def _chosen(file: orcstream.OrcFile, columns: Sequence[str | tuple[str, ...]] | None) -> list[Type]:

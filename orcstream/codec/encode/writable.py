@@ -1,8 +1,8 @@
 """What of users' rows cannot be written: times that would come back as others; and errors that hide values.
 
 Knows which times are lost on their way through a file, and which columns are encrypted or masked. Must not
-know where vectors come from, nor how values are checked. All else that fits a vector of a type
-(`codec.ingest.fitting`) can be written. Errors about values that a file hides name the column and the row,
+know where vectors come from, nor how values are fitted to types (`codec.ingest.fitting`): all else that fits
+can be written. Errors about values that a file hides name the column and the row,
 but not the value. Specification: "Timestamp Columns"; ORC-763.
 """
 
@@ -21,7 +21,7 @@ from orcstream.codec.vectors.times import UTC, units_of
 from orcstream.encryption import Mask
 from orcstream.errors import SchemaMismatch, SourceError
 from orcstream.schema.schema import Schema
-from orcstream.schema.types import FileColumn, Kind
+from orcstream.schema.types import FileColumn, Kind, dotted_names
 
 _LATE, _SKIPPED, _FAR = 1, 2, 3
 _Found = tuple[Field, tuple[str, ...], int | None, int]
@@ -163,8 +163,8 @@ def _without_value(error: SchemaMismatch, schema: Schema, hidden: Collection[Fil
     if error.column is not None:
         if not any(error.column in schema.types[root].column_ids for root in hidden):
             return error
-        path, type_ = next(one for one in schema.walk() if one[1].column_id == error.column)
-        shown = f"the column {'.'.join(path)!r}, which is {type_},"
+        name = dotted_names(schema.root)[error.column]
+        shown = f"the column {name!r}, which is {schema.types[error.column]},"
     return SchemaMismatch(
         f"{shown} is given a value that it does not take; what is encrypted or masked is not shown",
         column=error.column,

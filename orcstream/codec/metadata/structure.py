@@ -2,7 +2,8 @@
 
 Knows which facts a tail and a stripe footer hold, where streams lie within a stripe, and what the numbers
 of a row index entry mean. Must not know how these values were serialised (that is the other modules of
-`codec.metadata`, the only makers of them from foreign bytes), nor what is worth reading. Contract: offsets,
+`codec.metadata`, the only makers of them from foreign bytes) but for statistics, which are parsed when they
+are asked for; nor what is worth reading. Contract: offsets,
 lengths, ids and indices in these values were checked against each other and against the file's length, and
 the ranges that are made of them lie within the stripe. Specification: "File Tail", "Stripes", "Column
 Encryption", "Stream Encryption", "Row Group Index" and the tables of "Column Encodings", whose order of

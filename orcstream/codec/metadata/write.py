@@ -52,6 +52,8 @@ WRITER_VERSION = 9
 FILE_VERSION = (0, 12)
 _MS = 1_000_000  # nanoseconds of a millisecond
 _MAX_POSTSCRIPT_BYTES = 255
+# The wire type of what has a length.
+_BYTES = 2
 
 
 # --- statistics ------------------------------------------------------------------------------------
@@ -339,8 +341,7 @@ def tail_bytes(
     return encrypted_statistics + metadata + body + postscript + bytes((len(postscript),))
 
 
-# The wire type of what has a length.
-_BYTES = 2
+# --- messages that are joined from pieces ----------------------------------------------------------
 
 
 def join_field(number: int, pieces: Iterable[bytes]) -> bytes:

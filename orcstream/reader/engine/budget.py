@@ -1,12 +1,12 @@
 """The memory of one stream: who may take how much, and who is told when some is given back.
 
-Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because
-they would block each other if they shared one purse: bytes fetched and not yet decompressed, bytes
-decoded and not yet delivered, and dictionaries. Their shares may add up to a quarter more than the limit,
-when all are used up at once; one chunk and its block for each stream under decompression is not counted. A
-fetched buffer is given back when its last view dies, on whatever thread and, where the
-garbage collector finds it, in the middle of whatever that thread does: so `give_back` takes no lock. The
-other methods are for the event loop's thread.
+Knows bytes and shares of a limit, and about how much a read keeps for a column of each kind. Must not know
+what else they hold. Three kinds of bytes are counted apart, because they would block each other if they
+shared one purse: those fetched and not yet decompressed, those decoded and not yet delivered, and
+dictionaries. Their shares may add up to a quarter more than the limit, when all are used up at once; one
+chunk and its block for each stream under decompression is not counted. A fetched buffer is given back when
+its last view dies, on whatever thread and, where the garbage collector finds it, in the middle of whatever
+that thread does: so `give_back` takes no lock. The other methods of budgets are for the event loop's thread.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TOO_MANY_COLUMNS = "too_many_columns"
 # What a read keeps for each column, whatever is in it: measured, and as if all columns had nulls. More of it
 # where the predicate's columns are read first.
 _COLUMN_BYTES, _LATE_BYTES, _STREAM_BYTES = 1600, 1500, 1800
-_STREAMS = dict.fromkeys(TEXTS, 4) | dict.fromkeys((*TIMES, Kind.DECIMAL, Kind.BINARY), 3)
+_BLOBS = (Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY)
+_STREAMS = dict.fromkeys(TEXTS, 4) | dict.fromkeys((*TIMES, Kind.DECIMAL, *_BLOBS), 3)
 _USUAL_STREAMS = 2
-_MOST_KEPT_BYTES = _COLUMN_BYTES + _LATE_BYTES + 4 * _STREAM_BYTES
 # So much of it is not taken from the limit.
 _FREE_KEPT_BYTES = 96 << 20
 
@@ -37,11 +37,6 @@ def chunk_limit_of(limit: int) -> int:
     Those of thousands of columns take more than the limit.
     """
     return max(4 * limit, _LEAST_CHUNK_LIMIT)
-
-
-def may_keep_much(column_count: int) -> bool:
-    """Whether what a read of so many columns keeps for them may be counted: they are more than 9,000."""
-    return column_count * _MOST_KEPT_BYTES > _FREE_KEPT_BYTES
 
 
 def kept_bytes(types: Sequence[Type], *, late: bool) -> int:

@@ -1,8 +1,9 @@
 """What an open file runs on: its source, the supervisor task that owns all its tasks, and who watches them.
 
-Knows life times, what a read has done as it is measured, and which spans of time belong together. Must not
-know ORC. The session does not know the file object: dropping that one stops this one. An observer is handed
-to `open` and carried down once; without one, nothing is recorded. Must not know how spans are shown.
+Knows life times, what is measured of a read (stripes, columns, waves), and which spans of time belong
+together. Must not know how a file is read, nor how spans are shown. The session does not know the file
+object: dropping that one stops this one. An observer is handed to `open` and carried down once; without one,
+nothing is recorded.
 """
 
 from __future__ import annotations

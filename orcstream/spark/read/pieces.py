@@ -21,9 +21,11 @@ from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
-from orcstream.io.loop.uncancelled import run_in_thread
+from orcstream.io.loop.uncancelled import called
+from orcstream.reader.file import plans_long
 from orcstream.reader.options import MICROSECONDS, MatchKeywords
 from orcstream.schema.schema import Schema
+from orcstream.schema.types import dotted_names
 from orcstream.spark.access import Access, run
 from orcstream.spark.read.shaping import FileForm, Shape, form_of
 
@@ -164,8 +166,9 @@ class PieceReader:
     async def look(self, opened: OrcFile, file: FoundFile) -> Sequence[int]:
         """The stripes of a file that may have rows to be read."""
         with _named(opened.schema):
-            # Of thousands of columns it takes long, and other files are opened meanwhile.
-            form, where = await run_in_thread(partial(self._question, opened.schema, file))
+            # Other files are opened meanwhile.
+            ask = partial(self._question, opened.schema, file)
+            form, where = await called(ask, is_large=plans_long(opened))
             if where is None:
                 return range(len(opened.stripes))
             return await opened.matching_stripes(where, schema=form.schema, **self._matching)
@@ -379,7 +382,7 @@ def _named(schema: Schema) -> Iterator[None]:
         yield
     except OrcError as error:
         if error.column is not None and 0 < error.column < schema.column_count:
-            name = next(".".join(path) for path, type_ in schema.walk() if type_.column_id == error.column)
+            name = dotted_names(schema.root)[error.column]
             if name not in error.message:
                 error.message = f"column {name!r}: {error.message}"
         raise
