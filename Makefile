@@ -147,8 +147,9 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-# Without --quiet, which would keep warnings from being counted.
-docs: $(VENV)/.docs ## the site of the documentation, into build/site
+# The reference shows signatures as the package makes them, so that is built first. Without --quiet, which would keep warnings
+# from being counted.
+docs: venv $(VENV)/.docs ## the site of the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 $(VENV)/.docs: pyproject.toml requirements/docs.txt $(VENV)/.building
