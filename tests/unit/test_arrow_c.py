@@ -345,27 +345,27 @@ DECIMAL = field_from("d", pa.decimal128(10, 2))
 @pytest.mark.parametrize(
     ("field", "vector", "message"),
     [
-        (BIGINT, Vector(1, (None, bytes(7))), "7 bytes, 8 are needed"),
-        (BIGINT, Vector(1, (None, bytes(8)), 0, 1), "8 bytes, 16 are needed"),
-        (BIGINT, Vector(9, (bytes(1), bytes(72))), "1 bytes, 2 are needed"),
-        (BIGINT, Vector(1, (None, memoryview(bytes(16))[1:])), "not aligned"),
-        (BIGINT, Vector(-1, (None, b"")), "length or offset"),
-        (BIGINT, Vector(1, (None, bytes(8)), 0, -1), "length or offset"),
-        (BIGINT, Vector(2**60, (None, bytes(8))), "length or offset"),
-        (BIGINT, Vector(1, (bytes(8),)), "2 buffers, not 1"),
+        (BIGINT, Vector(1, (None, bytes(7))), r"\b7 bytes\b.*\b8\b"),
+        (BIGINT, Vector(1, (None, bytes(8)), 0, 1), r"\b8 bytes\b.*\b16\b"),
+        (BIGINT, Vector(9, (bytes(1), bytes(72))), r"\b1 bytes\b.*\b2\b"),
+        (BIGINT, Vector(1, (None, memoryview(bytes(16))[1:])), r"\balign.*\b8\b"),
+        (BIGINT, Vector(-1, (None, b"")), r"\blength\b"),
+        (BIGINT, Vector(1, (None, bytes(8)), 0, -1), r"\blength\b"),
+        (BIGINT, Vector(2**60, (None, bytes(8))), r"\blength\b"),
+        (BIGINT, Vector(1, (bytes(8),)), r"'l'.*\b2 buffers\b.*\b1\b"),
         (BIGINT, Vector(2, (None, bytes(16)), children=(TWO,)), "children"),
         (BIGINT, Vector(2, (None, bytes(16)), dictionary=TWO), "children"),
-        (DECIMAL, Vector(1, (None, bytes(8))), "8 bytes, 16 are needed"),
-        (BITS, Vector(9, (None, bytes(1))), "1 bytes, 2 are needed"),
-        (TEXT, Vector(2, (None, OFFSETS, b"abc")), "3 bytes, 4 are needed"),
-        (TEXT, Vector(2, (None, OFFSETS[:8], b"abcd")), "8 bytes, 12 are needed"),
+        (DECIMAL, Vector(1, (None, bytes(8))), r"\b8 bytes\b.*\b16\b"),
+        (BITS, Vector(9, (None, bytes(1))), r"\b1 bytes\b.*\b2\b"),
+        (TEXT, Vector(2, (None, OFFSETS, b"abc")), r"\b3 bytes\b.*\b4\b"),
+        (TEXT, Vector(2, (None, OFFSETS[:8], b"abcd")), r"\b8 bytes\b.*\b12\b"),
         (TEXT, Vector(1, (None, memory([0, -1], "i4"), b"abcd")), "negative"),
-        (LISTS, Vector(2, (None, OFFSETS), children=(TWO,)), "last offset"),
-        (STRUCT, Vector(3, (None,), children=(TWO,)), "shorter than the struct"),
-        (STRUCT, Vector(1, (None,), 0, 2, children=(TWO,)), "shorter than the struct"),
-        (UNION, Vector(2, (bytes(1), bytes(8)), children=(TWO, TWO)), "1 bytes, 2 are needed"),
-        (UNION, Vector(2, (bytes(2), bytes(4)), children=(TWO, TWO)), "4 bytes, 8 are needed"),
-        (replace(BIGINT, format="U"), TWO, "no export"),
+        (LISTS, Vector(2, (None, OFFSETS), children=(TWO,)), r"\blist\b.*\boffset\b"),
+        (STRUCT, Vector(3, (None,), children=(TWO,)), r"\bstruct\b"),
+        (STRUCT, Vector(1, (None,), 0, 2, children=(TWO,)), r"\bstruct\b"),
+        (UNION, Vector(2, (bytes(1), bytes(8)), children=(TWO, TWO)), r"\b1 bytes\b.*\b2\b"),
+        (UNION, Vector(2, (bytes(2), bytes(4)), children=(TWO, TWO)), r"\b4 bytes\b.*\b8\b"),
+        (replace(BIGINT, format="U"), TWO, "'U'"),
     ],
 )
 def test_vectors_that_do_not_fit_their_field(field: Field, vector: Vector, message: str) -> None:
@@ -422,7 +422,7 @@ def test_stream_refuses_a_bad_vector() -> None:
 
 def test_stream_reports_what_the_schema_refuses() -> None:
     source = Stream(struct_of(replace(BIGINT, name="\0")), lambda: None)
-    with pytest.raises(OSError, match="NUL character"):
+    with pytest.raises(OSError, match=r"Unsupported: .*'\\x00'"):
         pa.RecordBatchReader.from_stream(source)
 
 

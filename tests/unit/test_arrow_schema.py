@@ -105,7 +105,7 @@ def test_objects_of_ours_answer_the_schema_they_carry() -> None:
     "root", [pa.int8(), pa.list_(pa.int8()), pa.field("a", pa.map_(pa.int8(), pa.int8()))]
 )
 def test_the_root_is_a_struct(root: object) -> None:
-    with pytest.raises(SchemaMismatch, match="struct of columns"):
+    with pytest.raises(SchemaMismatch, match=r"\bstruct\b"):
         schema_of(root)
 
 
@@ -187,25 +187,25 @@ def test_types(type_: pa.DataType, text: str) -> None:
 @pytest.mark.parametrize(
     ("type_", "reason"),
     [
-        (pa.uint64(), r"unsigned 64-bit.*decimal\(20,0\)"),
-        (pa.null(), "null type; give it"),
-        (pa.time32("s"), "time of day; cast it"),
+        (pa.uint64(), r"\bunsigned\b.*decimal\(20,0\)"),
+        (pa.null(), r"\bnull\b"),
+        (pa.time32("s"), "time of day"),
         (pa.time32("ms"), "time of day"),
         (pa.time64("us"), "time of day"),
         (pa.time64("ns"), "time of day"),
-        (pa.duration("s"), "duration; cast it to bigint"),
+        (pa.duration("s"), r"duration\b.*\bbigint\b"),
         (pa.duration("ns"), "duration"),
         (pa.month_day_nano_interval(), "interval"),
         (pa.decimal128(5, -2), "scale -2"),
         (pa.decimal128(5, 7), r"decimal\(5,7\)"),
-        (pa.decimal256(10, 2), "decimal of 256 bits; cast it to decimal128"),
-        (pa.dense_union([]), "malformed"),
-        (pa.dictionary(pa.int8(), pa.null()), "null type"),
+        (pa.decimal256(10, 2), r"\b256\b.*\bdecimal128\b"),
+        (pa.dense_union([]), r"'\+ud:'"),
+        (pa.dictionary(pa.int8(), pa.null()), r"\bnull\b"),
     ],
     ids=str,
 )
 def test_types_without_a_place(type_: pa.DataType, reason: str) -> None:
-    with pytest.raises(SchemaMismatch, match=f"^the column 'x' .*{reason}"):
+    with pytest.raises(SchemaMismatch, match=f"'x'.*{reason}"):
         text_of(type_)
 
 
@@ -220,7 +220,7 @@ def test_types_without_a_place(type_: pa.DataType, reason: str) -> None:
     ids=str,
 )
 def test_errors_name_the_field(type_: pa.DataType, path: str) -> None:
-    with pytest.raises(SchemaMismatch, match=f"the column '{path}' is an unsigned"):
+    with pytest.raises(SchemaMismatch, match=rf"'{path}'.*\bunsigned\b"):
         text_of(type_)
 
 
@@ -327,19 +327,19 @@ def test_the_last_comma_of_a_geography_is_ours() -> None:
 @pytest.mark.parametrize(
     ("type_", "declared", "reason"),
     [
-        (pa.int64(), b"char(5)", "its Arrow type is one of bigint; take orc.type out"),
-        (pa.string(), b"geometry(OGC:CRS84)", "its Arrow type is one of string"),
-        (pa.list_(pa.string()), b"char(5)", "its Arrow type is one of array"),
-        (pa.string(), b"char(0)", "no char, varchar or geometry"),
-        (pa.string(), b"char(4294967296)", "no char, varchar or geometry"),
-        (pa.string(), b"bigint", "no char, varchar or geometry"),
-        (pa.string(), b"", "no char, varchar or geometry"),
-        (pa.binary(), b"geography(OGC:CRS84,EUCLID)", "no char, varchar or geometry"),
+        (pa.int64(), b"char(5)", r"\bbigint\b"),
+        (pa.string(), b"geometry(OGC:CRS84)", r"\bstring\b"),
+        (pa.list_(pa.string()), b"char(5)", r"\barray\b"),
+        (pa.string(), b"char(0)", r"\bvarchar\b"),
+        (pa.string(), b"char(4294967296)", r"\bvarchar\b"),
+        (pa.string(), b"bigint", r"\bvarchar\b"),
+        (pa.string(), b"", r"\bvarchar\b"),
+        (pa.binary(), b"geography(OGC:CRS84,EUCLID)", r"\bvarchar\b"),
     ],
     ids=str,
 )
 def test_declared_types_that_contradict(type_: pa.DataType, declared: bytes, reason: str) -> None:
-    with pytest.raises(SchemaMismatch, match=f"^the column 'x' has the metadata orc.type=.*{reason}"):
+    with pytest.raises(SchemaMismatch, match=rf"'x'.*\borc\.type=.*{reason}"):
         one_field(type_, {b"orc.type": declared})
 
 
@@ -519,45 +519,45 @@ INT = made(b"i", name=b"n")
 @pytest.mark.parametrize(
     ("root", "problem"),
     [
-        (made(None), "the Arrow schema has no format"),
-        (made(b"+s", made(None, name=b"n")), "Arrow field 'n' has no format"),
-        (made(b"+s", made(b"+s", INT, None, name=b"s")), r"Arrow field 's\.\[1\]' is missing"),
-        (made(b"+s", made(b"i", name=b"n", release=None)), r"Arrow field '\[0\]' was released"),
-        (made(b"+s", n_children=1), "1 children, at no address"),
+        (made(None), r"\bschema\b.*\bformat\b"),
+        (made(b"+s", made(None, name=b"n")), r"'n'.*\bformat\b"),
+        (made(b"+s", made(b"+s", INT, None, name=b"s")), r"'s\.\[1\]'.*\bNULL\b"),
+        (made(b"+s", made(b"i", name=b"n", release=None)), r"'\[0\]'.*\breleased\b"),
+        (made(b"+s", n_children=1), r"\b1 children\b"),
         (made(b"+s", INT, n_children=-1), "-1 children"),
-        (made(b"+s", INT, n_children=2**62), "more than 250000 fields"),
-        (made(b"+s", made(b"i", name=b"\xff")), r"name of the Arrow field '\[0\]' is no UTF-8"),
-        (made(b"+s", made(b"i\xff", name=b"n")), "format of the Arrow field 'n' is no UTF-8"),
-        (made(b"+s", made(b"i", name=b"n", metadata=pairs(count=-1))), "metadata .*'n' has -1 pairs"),
-        (made(b"+s", made(b"i", name=b"n", metadata=pairs(count=2**31 - 1))), "has 2147483647 pairs"),
+        (made(b"+s", INT, n_children=2**62), r"\b250000\b"),
+        (made(b"+s", made(b"i", name=b"\xff")), r"\bname\b.*'\[0\]'.*\bUTF-8\b"),
+        (made(b"+s", made(b"i\xff", name=b"n")), r"\bformat\b.*'n'.*\bUTF-8\b"),
+        (made(b"+s", made(b"i", name=b"n", metadata=pairs(count=-1))), r"\bmetadata\b.*'n'.* -1\b"),
+        (made(b"+s", made(b"i", name=b"n", metadata=pairs(count=2**31 - 1))), r"'n'.*\b2147483647\b"),
         (
             made(b"+s", made(b"i", name=b"n", metadata=at_address(struct.pack("=ii", 1, -5)))),
-            "text of -5 bytes",
+            "'n'.* -5 bytes",
         ),
-        (made(b"+s", made(b"", name=b"n")), "column 'n' has the Arrow format ''"),
-        (made(b"+s", made(b"int", name=b"n")), "column 'n' has the Arrow format 'int'"),
-        (made(b"+s", made(b"tsx:", name=b"n")), "Arrow format 'tsx:'"),
-        (made(b"+s", made(b"w:-1", name=b"n")), "Arrow format 'w:-1'"),
-        (made(b"+s", made(b"d:5", name=b"n")), "malformed Arrow format 'd:5'"),
+        (made(b"+s", made(b"", name=b"n")), "'n'.* ''"),
+        (made(b"+s", made(b"int", name=b"n")), "'n'.*'int'"),
+        (made(b"+s", made(b"tsx:", name=b"n")), "'n'.*'tsx:'"),
+        (made(b"+s", made(b"w:-1", name=b"n")), "'n'.*'w:-1'"),
+        (made(b"+s", made(b"d:5", name=b"n")), "'n'.*'d:5'"),
         (made(b"+s", made(b"d:0,0", name=b"n")), r"decimal\(0,0\)"),
         (made(b"+s", made(b"d:39,0", name=b"n")), r"decimal\(39,0\)"),
-        (made(b"+s", made(b"d:5,2,16", name=b"n")), "decimal of 16 bits"),
-        (made(b"+s", made(b"i", INT, name=b"n")), "'i' and 1 children, not 0"),
-        (made(b"+s", made(b"+l", name=b"n")), r"'\+l' and 0 children, not 1"),
-        (made(b"+s", made(b"+l", INT, INT, name=b"n")), r"'\+l' and 2 children, not 1"),
-        (made(b"+s", made(b"+m", name=b"n")), r"'\+m' and 0 children, not 1"),
-        (made(b"+s", made(b"+m", INT, name=b"n")), "map whose entries are no structs"),
-        (made(b"+s", made(b"+m", made(b"+s", INT), name=b"n")), r"'\+s' and 1 children, not 2"),
-        (made(b"+s", made(b"+r", INT, name=b"n")), r"'\+r' and 1 children, not 2"),
-        (made(b"+s", made(b"+ud:0,1", INT, name=b"n")), "1 children, not 2"),
-        (made(b"+s", made(b"+ud:0,0", INT, INT, name=b"n")), "2 children, not 1"),
-        (made(b"+s", made(b"+us:", name=b"n")), "malformed"),
-        (made(b"+s", made(b"+us:0,x", INT, INT, name=b"n")), "malformed"),
-        (made(b"+s", made(b"+us:128", INT, name=b"n")), "malformed"),
-        (made(b"+s", made(b"u", name=b"n", dictionary=ctypes.pointer(INT))), "no integers but 'u'"),
+        (made(b"+s", made(b"d:5,2,16", name=b"n")), r"'n'.*\b16\b"),
+        (made(b"+s", made(b"i", INT, name=b"n")), r"'i'.*\b1 children\b.*\b0\b"),
+        (made(b"+s", made(b"+l", name=b"n")), r"'\+l'.*\b0 children\b.*\b1\b"),
+        (made(b"+s", made(b"+l", INT, INT, name=b"n")), r"'\+l'.*\b2 children\b.*\b1\b"),
+        (made(b"+s", made(b"+m", name=b"n")), r"'\+m'.*\b0 children\b.*\b1\b"),
+        (made(b"+s", made(b"+m", INT, name=b"n")), r"\bmap\b.*\bstructs?\b.*'i'"),
+        (made(b"+s", made(b"+m", made(b"+s", INT), name=b"n")), r"'\+s'.*\b1 children\b.*\b2\b"),
+        (made(b"+s", made(b"+r", INT, name=b"n")), r"'\+r'.*\b1 children\b.*\b2\b"),
+        (made(b"+s", made(b"+ud:0,1", INT, name=b"n")), r"'\+ud:0,1'.*\b1 children\b.*\b2\b"),
+        (made(b"+s", made(b"+ud:0,0", INT, INT, name=b"n")), r"'\+ud:0,0'.*\b2 children\b.*\b1\b"),
+        (made(b"+s", made(b"+us:", name=b"n")), r"'n'.*'\+us:'"),
+        (made(b"+s", made(b"+us:0,x", INT, INT, name=b"n")), r"'n'.*'\+us:0,x'"),
+        (made(b"+s", made(b"+us:128", INT, name=b"n")), r"'n'.*'\+us:128'"),
+        (made(b"+s", made(b"u", name=b"n", dictionary=ctypes.pointer(INT))), r"'n'.*\bdictionary\b.*'u'"),
         (
             made(b"+s", made(b"i", name=b"n", dictionary=ctypes.pointer(made(b"u", release=None)))),
-            r"'n\.\[dictionary\]' was released",
+            r"'n\.\[dictionary\]'.*\breleased\b",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

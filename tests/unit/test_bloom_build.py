@@ -112,16 +112,16 @@ def test_dictionaries_are_hashed_by_entry() -> None:
 
 def test_what_is_refused() -> None:
     for share in (0.0, 1.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="share"):
+        with pytest.raises(ValueError, match=rf"{share}\b.*\bfalse positives\b"):
             bloom_size(10, share)
-    with pytest.raises(ValueError, match="bits"):
+    with pytest.raises(ValueError, match=r"\b2147483648\b"):
         bloom_size(2**31, 0.01)
-    with pytest.raises(ValueError, match="hashes"):
+    with pytest.raises(ValueError, match=r"\b1e-100\b"):
         bloom_size(10, 1e-100)
     assert not can_have_bloom(Type(Kind.LIST))
     field = field_of("x", Schema.parse("boolean").root, VectorOptions())
     (cells,) = cells_of(field, vector_from(pa.array([True])))
-    with pytest.raises(ValueError, match="no bloom"):
+    with pytest.raises(ValueError, match=r"\bboolean\b"):
         BloomBuilder(1).add(cells)
 
 
@@ -132,11 +132,11 @@ def test_kernels() -> None:
     for one in hashes:
         assert contains_any(bits.tobytes(), 5, np.array([one], np.uint64))
     for room, count in ((0, 1), (8, 0)):
-        with pytest.raises(ValueError, match="no filter"):
+        with pytest.raises(ValueError, match=r"\bfilter\b"):
             add_hashes(np.zeros(room, np.uint8), count, hashes)
     texts = Texts(np.array([0, 1, 9], np.int32), b"abc", 0, 2)
     out = np.ones(2, np.uint64)
     hash_texts(texts, out)
     assert out[1] == 0, "a text beyond its buffer"
-    with pytest.raises(ValueError, match="room"):
+    with pytest.raises(ValueError, match=r"\bvalues\b"):
         hash_texts(texts, out[:1])

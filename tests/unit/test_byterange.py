@@ -104,13 +104,13 @@ def test_coalesce_takes_linear_steps_for_many_ranges_in_one_long_one() -> None:
 
 @pytest.mark.parametrize(("gap_bytes", "max_bytes"), [(-1, 10), (0, 0)])
 def test_coalesce_refuses_senseless_limits(gap_bytes: int, max_bytes: int) -> None:
-    with pytest.raises(ValueError, match="coalesce"):
+    with pytest.raises(ValueError, match=rf"gap_bytes={gap_bytes}\b.*max_bytes={max_bytes}\b"):
         coalesce([], gap_bytes=gap_bytes, max_bytes=max_bytes)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (5, 4)])
 def test_byte_range_refuses_senseless_bounds(start: int, stop: int) -> None:
-    with pytest.raises(ValueError, match="no byte range"):
+    with pytest.raises(ValueError, match=rf"{start}\b.*\b{stop}\b"):
         ByteRange(start, stop)
 
 
@@ -137,12 +137,12 @@ def test_range_buffer_counts_bytes_whatever_the_items_are() -> None:
 
 @pytest.mark.parametrize(("start", "stop"), [(99, 105), (105, 111)])
 def test_range_buffer_refuses_views_outside(start: int, stop: int) -> None:
-    with pytest.raises(ValueError, match="does not lie in"):
+    with pytest.raises(ValueError, match=rf"\b{start}\b.*\b{stop}\b.*\b100\b.*\b110\b"):
         RangeBuffer(ByteRange(100, 110), bytes(10)).view(ByteRange(start, stop))
 
 
 def test_gather_refuses_buffers_that_do_not_hold_the_range() -> None:
-    with pytest.raises(ValueError, match="do not hold"):
+    with pytest.raises(ValueError, match=r"\b10\b.*\b20\b"):
         gather(ByteRange(0, 20), [RangeBuffer(ByteRange(0, 10), bytes(10))])
 
 
@@ -164,5 +164,5 @@ def test_presets_read_larger_gaps_from_farther_stores() -> None:
 )
 def test_cost_model_refuses_senseless_numbers(changed: dict[str, Any]) -> None:
     sound = CostModel(0.0, 1.0, 1, 0.0, 1, 1)
-    with pytest.raises(ValueError, match="no cost model"):
+    with pytest.raises(ValueError, match=r"\bCostModel\b"):
         replace(sound, **changed)

@@ -233,17 +233,17 @@ def test_the_functions_of_libdeflate_are_found() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="libraries hide their functions")
 def test_an_inflater_needs_functions_and_memory() -> None:
-    with pytest.raises(ValueError, match="addresses"):
+    with pytest.raises(ValueError, match=r"\baddress"):
         Inflater(0, 0, 0)
     functions = compression._inflating()
     assert functions is not None
     inflater, packed = Inflater(*functions), deflate(b"abc")
     with pytest.raises(BufferError):
         inflater(packed, bytes(3))
-    with pytest.raises(ValueError, match="too much output"):
+    with pytest.raises(ValueError, match=r"\boutput\b"):
         inflater(packed, bytearray(2))
     for nothing in (b"", packed[:1]):
-        with pytest.raises(ValueError, match="bad data"):
+        with pytest.raises(ValueError, match=r"\bdata\b"):
             inflater(nothing, bytearray(3))
     out = bytearray(5)
     assert inflater(packed, out) == 3
@@ -254,12 +254,12 @@ def test_a_decompressor_that_lies() -> None:
     for answer in (-1, 101, 1 << 40):
         stream = InputStream(compressed=True, block_size=100, column=5, kind="DATA")
         stream.feed(reference.header(4, original=False) + b"abcd", last=True)
-        with pytest.raises(CorruptStream, match="more than the compression block size"):
+        with pytest.raises(CorruptStream, match=r"\bblock size\b"):
             stream.read(1, lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
 
 
 def test_without_compression() -> None:
-    with pytest.raises(CorruptStream, match="without compression"):
+    with pytest.raises(CorruptStream, match=r"\b3 bytes\b"):
         Decompressor(Compression.NONE)(memoryview(b"abc"), memoryview(bytearray(10)))
 
 

@@ -42,7 +42,7 @@ async def test_values_that_are_hidden_are_not_in_errors(
     path = f"{tmp_path}/p={{p}}/{{number}}.orc"
     for out in (orcstream.create(io.BytesIO(), schema, **options), orcstream.ingest(path, schema, **options)):
         async with out as open_:
-            with pytest.raises(SchemaMismatch, match=r"the column 'a.*is not shown") as caught:
+            with pytest.raises(SchemaMismatch, match="'a") as caught:
                 await open_.write([good, bad])
             assert caught.value.row == 1
             shown = "".join(traceback.format_exception(caught.value))
@@ -113,7 +113,7 @@ async def test_parts_of_a_value_are_hidden_with_the_whole() -> None:
     ]
     async with orcstream.create(io.BytesIO(), schema, **options) as out:
         for value in values:
-            with pytest.raises(SchemaMismatch, match=r"of the type (str|dict|tuple)") as caught:
+            with pytest.raises(SchemaMismatch, match=r"\b(str|dict|tuple)\b") as caught:
                 await out.write([value])
             assert "471147" not in "".join(traceback.format_exception(caught.value))
         with pytest.raises(SchemaMismatch, match="'wrong'"):
@@ -134,7 +134,7 @@ async def test_values_that_a_table_hides_are_not_in_errors(tmp_path: Path, *, in
     ]
 
     async def refused(call: Awaitable[object]) -> None:
-        with pytest.raises((SchemaMismatch, SourceError), match="not shown") as caught:
+        with pytest.raises((SchemaMismatch, SourceError), match=r"'s'|\bArrow\b") as caught:
             await call
         assert "471147" not in "".join(traceback.format_exception(caught.value))
 

@@ -142,32 +142,32 @@ def test_the_deepest_expression_can_be_used() -> None:
     assert repr(copy) == repr(expr)
     assert bound(copy) == bound(expr)
     assert bound(copy | (col("n") == 7)) != bound(expr)  # the same level
-    with pytest.raises(UsageError, match="deeper"):
+    with pytest.raises(UsageError, match=r"\b100\b"):
         _ = ~copy
-    with pytest.raises(UsageError, match="deeper"):
+    with pytest.raises(UsageError, match=r"\b100\b"):
         _ = copy & col("flag")
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: col("a") > 1 and col("b") > 1, "write &"),
-    (lambda: not col("a"), "write &"),
+    (lambda: col("a") > 1 and col("b") > 1, "&.*~"),
+    (lambda: not col("a"), "&.*~"),
     (lambda: 1 < col("a") < 5, "between"),
-    (lambda: (col("a") > 1) or False, "write &"),
+    (lambda: (col("a") > 1) or False, "&.*~"),
     (lambda: col("a") == None, r"col\('a'\).is_null\(\)"),  # noqa: E711
     (lambda: col("a") != None, "is_null"),  # noqa: E711
     (lambda: col("a") < pd.NaT, "is_null"),
     (lambda: col("a") == np.datetime64("NaT", "s"), "is_null"),
     (lambda: col("a").isin([1, None]), "is_null"),
-    (lambda: col("a") == col("b"), "not with columns"),
-    (lambda: col("a") == (col("b") > 1), "not Condition"),
+    (lambda: col("a") == col("b"), r"col\('a'\) and col\('b'\)"),
+    (lambda: col("a") == (col("b") > 1), r"\bCondition\b"),
     (lambda: col("a") == [1, 2], "isin"),
     (lambda: col("a") == np.array([1, 2]), "isin"),
-    (lambda: col("a").isin("abc"), "several values"),
-    (lambda: col("a").isin(5), "several values"),  # type: ignore[arg-type]
-    (lambda: (col("a") > 5) & False, "parentheses"),
-    (lambda: True | (col("a") > 5), "parentheses"),
-    (lambda: col(()), "a column is a name"),
-    (lambda: col(5), "a column is a name"),  # type: ignore[arg-type]
+    (lambda: col("a").isin("abc"), r"\.isin\(\["),
+    (lambda: col("a").isin(5), r"\.isin\(\["),  # type: ignore[arg-type]
+    (lambda: (col("a") > 5) & False, r"\bbool (False|True)\b"),
+    (lambda: True | (col("a") > 5), r"\bbool (False|True)\b"),
+    (lambda: col(()), r"\bname\b"),
+    (lambda: col(5), r"\bname\b"),  # type: ignore[arg-type]
 ]
 
 
@@ -233,9 +233,9 @@ def test_columns_are_found_by_name() -> None:
 def test_unknown_columns_are_named() -> None:
     with pytest.raises(ColumnNotFound, match="'Case'"):
         bound(col("case") > 1)
-    with pytest.raises(ColumnNotFound, match="'s' has 'x', 'deep'"):
+    with pytest.raises(ColumnNotFound, match=r"'s'.*'x', 'deep'"):
         bound(col("s.z") > 1)
-    with pytest.raises(UsageError, match="ambiguous"):
+    with pytest.raises(UsageError, match=r"'Dup'.*'dup', 'DUP'"):
         bound(col("Dup") > 1, case_sensitive=False)
 
 
@@ -257,7 +257,7 @@ def test_whole_columns_are_null_or_not(name: str) -> None:
 
 
 def test_a_root_that_is_no_struct_has_no_columns() -> None:
-    with pytest.raises(UsageError, match="not a struct"):
+    with pytest.raises(UsageError, match=r"\bint\b.*\bstruct\b"):
         bound(col("value") > 1, root=Schema.parse("int").root)
 
 
@@ -351,14 +351,14 @@ def test_literals_become_canonical(expr: Expr, expected: tuple[Op, tuple[Any, ..
 
 
 MISMATCHES: list[tuple[Expr, str]] = [
-    (col("n") == "5", "a number"),
-    (col("n") == True, "a number"),  # noqa: E712
-    (col("n"), "only a boolean column"),
-    (col("n") & col("flag"), "only a boolean column"),
-    (col("n").starts_with("5"), "texts and binaries"),
+    (col("n") == "5", r"\bnumber\b.*\bstr '5'"),
+    (col("n") == True, r"\bnumber\b.*\bbool True\b"),  # noqa: E712
+    (col("n"), r"\bboolean\b"),
+    (col("n") & col("flag"), r"\bboolean\b"),
+    (col("n").starts_with("5"), r"starts_with\(\)"),
     (col("m") == "1.5", "Decimal"),
-    (col("flag") == 1, "True or False"),
-    (col("t") == 5, "a str"),
+    (col("flag") == 1, r"\bFalse\b.*\bint 1\b"),
+    (col("t") == 5, r"\bstr\b.*\bint 5\b"),
     (col("t") == "\ud800", "UTF-8"),
     (col("raw") == "x", "bytes"),
     (col("day") == "2020-01-01", "date.fromisoformat"),
@@ -370,7 +370,7 @@ MISMATCHES: list[tuple[Expr, str]] = [
     (col("ts") == datetime.datetime(2020, 1, 1, tzinfo=UTC), "tzinfo=None"),
     (col("at") == datetime.datetime(2020, 1, 1), "tzinfo=datetime.UTC"),
     (col("at") == datetime.date(2020, 1, 1), "tzinfo=datetime.UTC"),
-    (col("at") == 5, "with a zone"),
+    (col("at") == 5, r"datetime\.datetime\b.*\bint 5\b"),
 ]
 
 

@@ -269,7 +269,7 @@ def test_names_twice() -> None:
     twice = pa.table([pa.array([1]), pa.array(["x"])], ["a", "a"])
     found = taken(twice, "struct<a:bigint,a:string>")
     assert [c.to_pylist() for c in found.columns] == [[1], ["x"]]
-    with pytest.raises(SchemaMismatch, match="twice"):
+    with pytest.raises(SchemaMismatch, match=r"\bnames\b"):
         taken(twice, "struct<a:bigint,b:string>")
 
 
@@ -284,7 +284,7 @@ def test_a_root_that_is_no_struct() -> None:
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
     (rows,) = UserData([[1], None]).vectors(schema)
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
-    with pytest.raises(SchemaMismatch, match="no struct"):
+    with pytest.raises(SchemaMismatch, match=r"\bstruct\b"):
         taken(pa.array([1]), "struct<a:bigint>")
 
 
@@ -310,7 +310,7 @@ def test_null_keys() -> None:
     entries = Vector(3, (None,), children=(keys, values))
     map_ = Vector(2, (None, memory([0, 1, 3], "i4")), children=(entries,))
     root = field_of("", schema.root, VectorOptions())
-    with pytest.raises(SchemaMismatch, match="null key") as caught:
+    with pytest.raises(SchemaMismatch, match=r"'x'.*\bnull\b") as caught:
         list(UserData(Exported(root, Vector(2, (None,), children=(map_,)))).vectors(schema))
     assert caught.value.row == 1
 
@@ -351,7 +351,7 @@ def test_other_libraries(make: Callable[[Any], Any]) -> None:
     ids=["mixed", "names", "sparse", "complex"],
 )
 def test_data_that_its_library_cannot_export(data: object, reason: str, schema: str | None) -> None:
-    with pytest.raises(SchemaMismatch, match=f"the DataFrame cannot be exported as Arrow data: .*{reason}"):
+    with pytest.raises(SchemaMismatch, match=rf"\bDataFrame\b.*{reason}"):
         taken(data, schema)
 
 
@@ -433,13 +433,13 @@ def test_texts_under_a_mask_may_be_anything() -> None:
     texts = np.array([0x110000, ord("x"), 0xD800, 0], "u4").view("U1")
     found = taken({"x": np.ma.array(texts, mask=[True, False, True, False])}, "struct<x:string>")["x"]
     assert found.to_pylist() == [None, "x", None, ""]
-    with pytest.raises(SchemaMismatch, match="no Unicode") as caught:
+    with pytest.raises(SchemaMismatch, match=r"'x'.*\bUnicode\b") as caught:
         taken({"x": np.ma.array(texts, mask=[True, False, False, False])}, "struct<x:string>")
     assert caught.value.row == 2
 
 
 def test_columns_of_different_lengths() -> None:
-    with pytest.raises(SchemaMismatch, match="lengths"):
+    with pytest.raises(SchemaMismatch, match=r"'a'.*\b2\b.*'b'.*\b3\b"):
         taken({"a": np.arange(2), "b": np.arange(3)})
 
 
@@ -563,7 +563,7 @@ def test_values_that_are_no_values_of_their_type(orc: str, value: Any) -> None:
 
 def test_names_twice_need_tuples() -> None:
     schema = Schema.parse("struct<x:struct<a:int,a:int>>")
-    with pytest.raises(SchemaMismatch, match="tuples"):
+    with pytest.raises(SchemaMismatch, match=r"'x'.*\btuples\b"):
         list(UserData([{"x": {"a": 1}}]).vectors(schema))
     (found,) = UserData([{"x": (1, 2)}]).vectors(schema)
     assert [child.length for child in found.vectors[0].children] == [1, 1]
@@ -593,7 +593,7 @@ def test_the_schema_of_rows() -> None:
         [{"a": Decimal("NaN")}],
         [{"a": Decimal("1e38")}],
     ):
-        with pytest.raises(SchemaMismatch, match="give a schema"):
+        with pytest.raises(SchemaMismatch, match=r"\bschema\b"):
             UserData(bad).schema()
 
 
@@ -630,7 +630,7 @@ def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int)
 
 @pytest.mark.parametrize("data", [[], (), {}])
 def test_nothing_has_no_schema(data: Any) -> None:
-    with pytest.raises(SchemaMismatch, match="give a schema"):
+    with pytest.raises(SchemaMismatch, match=r"\bschema\b"):
         UserData(data).schema()
 
 

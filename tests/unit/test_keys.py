@@ -53,9 +53,9 @@ def test_keys_that_are_none(key: Any, version: int) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, b"pii", "\ud800"])
 def test_names_that_no_file_holds(name: Any) -> None:
-    with pytest.raises(UsageError, match="name of a key"):
+    with pytest.raises(UsageError, match=r"\bname\b.*\bUTF-8\b"):
         InMemoryKeyProvider().add_key(name, bytes(16))
-    with pytest.raises(UsageError, match="is a name"):
+    with pytest.raises(UsageError, match=r"\bname\b"):
         orcstream.create(io.BytesIO(), "struct<a:int>", encrypt=[Encrypt(name, ["a"])], keys=CountedKeys())
 
 
@@ -122,7 +122,7 @@ async def write_encrypted(provider: InMemoryKeyProvider) -> bytes:
 def test_versions_go_up() -> None:
     provider = InMemoryKeyProvider()
     provider.add_key("pii", bytes(16), 4)
-    with pytest.raises(UsageError, match="not after"):
+    with pytest.raises(UsageError, match=r"'pii'.*\b4\b"):
         provider.add_key("pii", bytes(16), 4)
 
 
@@ -181,19 +181,19 @@ async def test_files_that_hold_no_keys(tmp_path: Path, text: str | bytes) -> Non
 
 
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"none: .*\bNo such file\b"):
         await open_keys(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="this is no path"):
+    with pytest.raises(UsageError, match=r"'a\\x00b'"):
         await open_keys("a\0b")
     for place in (None, 5, b"keys.json"):
-        with pytest.raises(UsageError, match="named by a path or a URL"):
+        with pytest.raises(UsageError, match=type(place).__name__):
             await open_keys(place)  # type: ignore[arg-type]
 
 
 async def test_keys_in_place_of_a_path_are_not_shown() -> None:
     """As an environment variable or an option may hold them by mistake."""
     for place in (json.dumps({"pii": SECRET}), f' {{"pii": "{SECRET}"}}'):
-        with pytest.raises(UsageError, match="put the JSON into a file") as caught:
+        with pytest.raises(UsageError, match=r"\bJSON\b") as caught:
             await open_keys(place)
         assert SECRET not in f"{caught.value!r} {caught.value}"
 

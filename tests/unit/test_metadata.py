@@ -196,16 +196,22 @@ def test_later_formats_keep_their_place() -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        (stripe_footer(columns=[]), "0 encodings for 4 columns"),
-        (stripe_footer(columns=[pb.ColumnEncoding()] * 5), "5 encodings for 4 columns"),
-        (stripe_footer(streams=[stream(1, 4)]), "column 4, beyond 0 to 3"),
-        (stripe_footer(streams=[stream(1, 1, 60), stream(1, 2, 41)]), "101 bytes in a stripe body of 100"),
-        (stripe_footer(streams=[stream(1, 1, 2**64 - 1), stream(2, 1, 2)]), "in a stripe body of 100"),
-        (stripe_footer(streams=[stream(1, 1), stream(1, 1)]), "two streams of one kind"),
-        (stripe_footer(streams=[stream(100, 1)]), "STRIPE_STATISTICS stream within a stripe"),
-        (stripe_footer(streams=[stream(9, 0, 4)]), "ENCRYPTED_INDEX has 4 bytes for streams of 0"),
-        (stripe_footer(columns=[pb.ColumnEncoding(dictionary_size=2**31)] * 4), "dictionary of 2147483648"),
-        (stripe_footer(encryption=[pb.StripeEncryptionVariant()]), "1 encryption variants, the file has 0"),
+        (stripe_footer(columns=[]), r"\b0 encodings\b.*\b4 columns\b"),
+        (stripe_footer(columns=[pb.ColumnEncoding()] * 5), r"\b5 encodings\b.*\b4 columns\b"),
+        (stripe_footer(streams=[stream(1, 4)]), r"\bcolumn 4\b.*\b0 to 3\b"),
+        (stripe_footer(streams=[stream(1, 1, 60), stream(1, 2, 41)]), r"\b101 bytes\b.*\b100\b"),
+        (
+            stripe_footer(streams=[stream(1, 1, 2**64 - 1), stream(2, 1, 2)]),
+            r"\b18446744073709551617 bytes\b.*\b100\b",
+        ),
+        (stripe_footer(streams=[stream(1, 1), stream(1, 1)]), r"\bstreams\b.*column 1, stream DATA"),
+        (stripe_footer(streams=[stream(100, 1)]), r"\bSTRIPE_STATISTICS\b"),
+        (stripe_footer(streams=[stream(9, 0, 4)]), r"\bENCRYPTED_INDEX\b.*\b4 bytes\b.*\b0\b"),
+        (
+            stripe_footer(columns=[pb.ColumnEncoding(dictionary_size=2**31)] * 4),
+            r"\bdictionary\b.*\b2147483648\b",
+        ),
+        (stripe_footer(encryption=[pb.StripeEncryptionVariant()]), r"\b1 encryption variants\b.*\b0\b"),
     ],
 )
 def test_hostile_stripe_footer(message: pb.StripeFooter, problem: str) -> None:
@@ -233,11 +239,11 @@ def test_stripe_footer_of_an_encrypted_file() -> None:
 @pytest.mark.parametrize(
     ("streams", "encodings", "problem"),
     [
-        ([stream(1, 1, 6)], 2, "column 1, beyond 2 to 3"),
-        ([stream(1, 3, 5)], 2, "ENCRYPTED_DATA has 6 bytes for streams of 5"),
-        ([stream(6, 3, 6)], 2, "ENCRYPTED_INDEX has 0 bytes for streams of 6"),
-        ([stream(10, 3, 6)], 2, "ENCRYPTED_DATA stream within variant 0"),
-        ([stream(1, 3, 6)], 1, "1 encodings for 2 columns"),
+        ([stream(1, 1, 6)], 2, r"\bcolumn 1\b.*\b2 to 3\b"),
+        ([stream(1, 3, 5)], 2, r"\bENCRYPTED_DATA\b.*\b6 bytes\b.*\b5\b"),
+        ([stream(6, 3, 6)], 2, r"\bENCRYPTED_INDEX\b.*\b0 bytes\b.*\b6\b"),
+        ([stream(10, 3, 6)], 2, r"\bENCRYPTED_DATA\b.*\bvariant 0\b"),
+        ([stream(1, 3, 6)], 1, r"\b1 encodings\b.*\b2 columns\b"),
     ],
 )
 def test_hostile_variant(streams: list[pb.Stream], encodings: int, problem: str) -> None:
@@ -293,12 +299,12 @@ def test_row_index_positions_may_be_unpacked() -> None:
 def test_hostile_row_index() -> None:
     with pytest.raises(CorruptStripe, match=r"\b3\b.*\b2\b"):
         parse_row_index(row_index([], [], []), max_entries=2)
-    with pytest.raises(CorruptStripe, match="row index cannot be parsed"):
+    with pytest.raises(CorruptStripe, match=r"\brow index\b.* byte 0\b"):
         parse_row_index(b"\x0a\x7f")
-    with pytest.raises(CorruptStripe, match="row index cannot be parsed"):
+    with pytest.raises(CorruptStripe, match=r"\brow index\b.* byte 0\b"):
         parse_row_index(b"\x0a\x03\x0a\x01\x80")  # a number without an end
     index = parse_row_index(b"\x0a\x03\x12\x01\xff")  # statistics of one byte that is no message
-    with pytest.raises(CorruptStripe, match="column statistics cannot be parsed"):
+    with pytest.raises(CorruptStripe, match=r"\bcolumn statistics\b"):
         index.statistics(0)
 
 
@@ -415,7 +421,7 @@ def test_metadata_is_cut_up_like_protobuf_does() -> None:
     counts = [[part.value_count for column in range(3) if (part := stripe.get(column))] for stripe in found]
     assert counts == [[row + column for column in range(3)] for row in range(4)]
     for limits in ((3, 3), (4, 2)):
-        with pytest.raises(CorruptTail, match="more than"):
+        with pytest.raises(CorruptTail, match=r"\bfile metadata\b.*\b3\b|\bstripe statistics\b.*\b2\b"):
             parse_metadata(data, *limits, ROOM)
     for cut in range(1, len(data)):
         with contextlib.suppress(CorruptTail):
@@ -434,7 +440,7 @@ def test_statistics_of_more_columns_and_stripes_than_anybody_has() -> None:
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05abc", b"\xff" * 11, b"\x0b", b"\x09\x01", b"\x0a\xff"])
 def test_hostile_metadata(data: bytes) -> None:
-    with pytest.raises(CorruptTail, match="file metadata cannot be parsed"):
+    with pytest.raises(CorruptTail, match=r"\bfile metadata\b"):
         parse_metadata(data, 10, 10, ROOM)
 
 

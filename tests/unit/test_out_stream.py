@@ -130,24 +130,24 @@ def test_sizes_know_what_is_not_compressed_yet() -> None:
 
 def test_misuse_is_refused() -> None:
     for size in (0, -1, 1 << 23):
-        with pytest.raises(ValueError, match="compression block"):
+        with pytest.raises(ValueError, match=rf"compression block\b.*{size}\b"):
             OutStream(compressed=True, block_size=size)
     plain = OutStream(compressed=False, block_size=10)
-    with pytest.raises(ValueError, match="needs a compressor"):
+    with pytest.raises(ValueError, match=r"\bcompressor\b"):
         plain.compress(Compressor(Compression.ZLIB))
-    with pytest.raises(ValueError, match="before the stream is finished"):
+    with pytest.raises(ValueError, match=r"\bchunks\b.*\bfinished\b"):
         plain.place(0)
     plain.write(b"abc")
     plain.finish(None)
-    with pytest.raises(ValueError, match="is finished"):
+    with pytest.raises(ValueError, match=r"\bfinished\b"):
         plain.write(b"d")
-    with pytest.raises(ValueError, match="is finished"):
+    with pytest.raises(ValueError, match=r"\bfinished\b"):
         plain.finish(None)
     for place in (-1, 4):
-        with pytest.raises(ValueError, match="has 3 bytes"):
+        with pytest.raises(ValueError, match=rf"\b3 bytes\b.*{place}\b"):
             plain.place(place)
     squeezed = OutStream(compressed=True, block_size=10)
-    with pytest.raises(ValueError, match="needs a compressor"):
+    with pytest.raises(ValueError, match=r"\bcompressor\b"):
         squeezed.finish(None)
     with pytest.raises(TypeError, match="bytes-like"):
         squeezed.write("text")  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ def test_unions_go_child_by_child() -> None:
     (source,) = projected(file, "struct<u:uniontype<bigint,struct<y:int>>>").sources
     assert str(source.file_type) == "uniontype<int,struct<y:int>>"
     for other in ("uniontype<int>", "uniontype<int,struct<x:int>,int>", "uniontype<struct<x:int>,int>"):
-        with pytest.raises(SchemaMismatch, match="column 'u"):
+        with pytest.raises(SchemaMismatch, match="'u"):
             projected(file, f"struct<u:{other}>")
 
 
@@ -158,7 +158,7 @@ def test_roots_that_are_no_structs() -> None:
     assert str(found.file_root) == "array<struct<y:int>>"
     assert projected("int", "int").converted is False
     assert projected("int", "bigint").converted is True
-    with pytest.raises(UsageError, match="no columns to choose from"):
+    with pytest.raises(UsageError, match=r"\bbigint\b.*\bstruct\b"):
         projected("int", "bigint", ["a"])
 
 
@@ -181,10 +181,9 @@ def test_an_exact_name_wins_over_another_case() -> None:
 
 
 def test_two_columns_of_one() -> None:
-    message = "the columns 'a' and 'A' of the schema asked for are both the file's 'a'"
-    with pytest.raises(SchemaMismatch, match=message):
+    with pytest.raises(SchemaMismatch, match=r"'a' and 'A'.*'a'"):
         projected("struct<a:int>", "struct<a:int,A:int>", case=False)
-    with pytest.raises(SchemaMismatch, match=r"both the file's 's\.x'"):
+    with pytest.raises(SchemaMismatch, match=r"'s\.x' and 's\.x'"):
         projected(FILE, "struct<s:struct<x:int,x:int>>")
 
 
@@ -192,7 +191,7 @@ def test_names_that_occur_twice() -> None:
     found = projected("struct<a:int,a:string>", "struct<a:bigint,a:string>")
     assert ids(found.file_root) == [0, 1, 2]
     assert [source.converted for source in found.sources] == [True, False]
-    with pytest.raises(SchemaMismatch, match="ambiguous"):
+    with pytest.raises(SchemaMismatch, match=r"'a'.*'a', 'a'"):
         projected("struct<a:int,a:string>", "struct<a:bigint>")
 
 

@@ -33,9 +33,9 @@ PLAIN = written(SCHEMA, [ROWS], [])
 @pytest.mark.parametrize(
     ("files", "rekey", "message"),
     [
-        ([PII], {"piii": "pay"}, "'piii', and the files are encrypted with 'pii'"),
+        ([PII], {"piii": "pay"}, "'piii'.*'pii'"),
         ([PII], {"pii": "pay", "zz": "pay"}, "'zz'"),
-        ([PLAIN], {"pii": "pay"}, "encrypted with no key"),
+        ([PLAIN], {"pii": "pay"}, "'pii'"),
     ],
 )
 async def test_a_key_that_no_file_has_is_not_replaced_in_silence(
@@ -58,9 +58,9 @@ async def test_files_of_different_keys_go_together_under_a_new_one() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keys": "keys.json"}, "keys must be a key provider, not str"),
-        ({"keys": CountedKeys(), "rekey": True, "target_keys": {}}, "target_keys must be a key provider"),
-        ({"keys": CountedKeys(), "rekey": {"pii": 5}}, "old and new names"),
+        ({"keys": "keys.json"}, r"^keys\b.*\bstr\b"),
+        ({"keys": CountedKeys(), "rekey": True, "target_keys": {}}, r"^target_keys\b.*\bdict\b"),
+        ({"keys": CountedKeys(), "rekey": {"pii": 5}}, r"\brekey\b.*\{'pii': 5\}"),
     ],
 )
 async def test_what_is_no_key(options: dict[str, Any], message: str) -> None:

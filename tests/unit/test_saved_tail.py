@@ -101,20 +101,20 @@ def _statistics_of(tail: Tail) -> Any:
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", [1]])
 def test_what_is_no_bytes(wrong: Any) -> None:
-    with pytest.raises(UsageError, match="bytes, not"):
+    with pytest.raises(UsageError, match=type(wrong).__name__):
         Tail.from_bytes(wrong)
 
 
 @pytest.mark.parametrize("data", [b"", b"ORC", DATA, b"ORCTAIL", b"ORCTAIL\x01" + bytes(20)])
 def test_what_is_no_saved_tail(data: bytes) -> None:
-    with pytest.raises(UsageError, match="no saved tail"):
+    with pytest.raises(UsageError, match=r"Tail\.to_bytes\b"):
         Tail.from_bytes(data)
 
 
 def test_another_version() -> None:
     body = body_of(len(DATA), b"", tail_of().held)
     assert Tail.from_bytes(saved(body)) == tail_of(fingerprint="")
-    with pytest.raises(UsageError, match="another version"):
+    with pytest.raises(UsageError, match=r"\bversion\b"):
         Tail.from_bytes(saved(body, version=2))
 
 

@@ -135,7 +135,7 @@ def test_bad_text(text: str, position: int, problem: str) -> None:
 
 
 def test_text_must_be_text() -> None:
-    with pytest.raises(UsageError, match="must be str"):
+    with pytest.raises(UsageError, match=r"\bstr\b.*\bbytes\b"):
         Schema.parse(b"int")  # type: ignore[arg-type]  # what the test is about
 
 
@@ -216,9 +216,9 @@ def test_select_case() -> None:
         select(text, ["name"])
     both = "struct<a:int,A:string>"
     assert select(both, ["A"], case_sensitive=False) == "struct<A:string>"
-    with pytest.raises(UsageError, match="ambiguous"):
+    with pytest.raises(UsageError, match=r"'AB'.*'aB', 'Ab'"):
         select("struct<aB:int,Ab:string>", ["AB"], case_sensitive=False)
-    with pytest.raises(UsageError, match="ambiguous"):
+    with pytest.raises(UsageError, match=r"'a'.*'a', 'a'"):
         select("struct<a:int,a:string>", ["a"])
 
 
@@ -244,15 +244,15 @@ def test_unknown_column(column: str | tuple[str, ...], message: str) -> None:
 
 def test_select_refuses_what_it_cannot_mean() -> None:
     schema = Schema.parse("struct<a:int>")
-    with pytest.raises(UsageError, match=r"write \['a'\]"):
+    with pytest.raises(UsageError, match=r"\['a'\]"):
         schema.select("a")
     for column in ((), 3, ("a", 1)):
-        with pytest.raises(UsageError, match="a column is a name"):
+        with pytest.raises(UsageError, match=r"\bcolumn\b.*\bname\b"):
             schema.select([column])  # type: ignore[list-item]  # what the test is about
     scalar = Schema.parse("timestamp")
     assert scalar.select(None) is scalar.root
     for columns in (["a"], []):
-        with pytest.raises(UsageError, match="root is a timestamp"):
+        with pytest.raises(UsageError, match=r"\btimestamp\b.*\bstruct\b"):
             scalar.select(columns)
 
 

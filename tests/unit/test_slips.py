@@ -38,9 +38,7 @@ def path(tmp_path: Path) -> str:
 def test_a_forgotten_await_is_called_that(path: str, made: Any, name: str) -> None:
     pending = made(path)
     assert "await orcstream." in repr(pending)
-    with pytest.raises(
-        AttributeError, match=rf"no '{name}' yet, of orcstream\.\w+\(\.\.\.\) that was not waited for"
-    ):
+    with pytest.raises(AttributeError, match=rf"'{name}'.*\bawait orcstream\."):
         getattr(pending, name)
 
 
@@ -145,13 +143,13 @@ async def test_an_address_is_said_once() -> None:
 
 
 async def test_a_class_is_no_key_provider() -> None:
-    with pytest.raises(UsageError, match="not the class InMemoryKeyProvider"):
+    with pytest.raises(UsageError, match=r"\bclass InMemoryKeyProvider\b"):
         await orcstream.open(b"", keys=InMemoryKeyProvider)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("age", [None, "1h", b"1", [3600]])
 async def test_an_age_is_a_number_of_seconds(tmp_path: Path, age: Any) -> None:
-    with pytest.raises(UsageError, match="number of seconds"):
+    with pytest.raises(UsageError, match=r"\bolder_than_s\b"):
         await orcstream.cleanup(tmp_path, older_than_s=age)
 
 

@@ -239,7 +239,7 @@ def test_offsets_beyond_their_buffers() -> None:
     child = Vector(2, (None, np.zeros(2, np.int64)), 0)  # type: ignore[arg-type, unused-ignore]
     for offsets in ([0, 3], [-1, 1], [0, 2, 1]):
         ends: Any = np.array(offsets, np.int32)
-        with pytest.raises(ValueError, match="beyond"):
+        with pytest.raises(ValueError, match=r"\boffsets\b"):
             statistics_of(field, Vector(len(offsets) - 1, (None, ends), 0, children=(child,)))
 
 
@@ -268,7 +268,7 @@ def test_what_one_does_not_know() -> None:
     assert merge(ALL_NULL, ALL_NULL) == ALL_NULL
     kept = ColumnStatistics(0, False, None, "double", sum=0.0)
     assert merge(kept, ALL_NULL).kind == merge(ALL_NULL, kept).kind == "double"
-    with pytest.raises(ValueError, match="different columns"):
+    with pytest.raises(ValueError, match=r"\binteger\b.*\bdouble\b"):
         merge(full, kept)
 
 

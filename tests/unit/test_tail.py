@@ -58,10 +58,10 @@ def build(footer: pb.Footer | None = None, body: bytes = b"ORC", **postscript: A
 # --- real files ---
 
 REFUSED: dict[str, tuple[type[Exception], str]] = {
-    "apache-orc/java/orc_corrupt_zlib.orc": (CorruptTail, "the file footer cannot be decompressed"),
-    "clickhouse-proton/corrupted.orc": (CorruptTail, "a struct of 3 children with 2 names"),
-    "cudf/footer_underflow.orc": (NotOrcFile, "the postscript cannot be parsed"),
-    "impala/corrupt_root_type.orc": (Unsupported, "unknown type kind 36"),
+    "apache-orc/java/orc_corrupt_zlib.orc": (CorruptTail, r"\bfooter\b"),
+    "clickhouse-proton/corrupted.orc": (CorruptTail, r"\bstruct\b.*\b3 children\b.*\b2 names\b"),
+    "cudf/footer_underflow.orc": (NotOrcFile, r"\bpostscript\b"),
+    "impala/corrupt_root_type.orc": (Unsupported, r"\bkind 36\b"),
     "velox/dwrf/dict_encoded_strings.orc": (Unsupported, "DWRF"),
     "velox/dwrf/struct.orc": (Unsupported, "DWRF"),
     "velox/dwrf/upper_complex.orc": (Unsupported, "DWRF"),
@@ -203,9 +203,9 @@ def test_magic_may_stand_at_the_start_only() -> None:
     data = build(magic=None)
     assert not read(data).postscript.has_magic
     assert isinstance(read(data, len(data) - 1), Tail)
-    with pytest.raises(NotOrcFile, match="no 'ORC'"):
+    with pytest.raises(NotOrcFile, match="'ORC'"):
         read(build(body=b"XYZ", magic=None))
-    with pytest.raises(NotOrcFile, match="no magic in the postscript, and the footer has no types"):
+    with pytest.raises(NotOrcFile, match=r"\bmagic\b.*\bfooter\b"):
         read(build(pb.Footer(), magic=None))
     with pytest.raises(NotOrcFile, match="'ORX'"):
         read(build(magic="ORX"))
@@ -214,11 +214,11 @@ def test_magic_may_stand_at_the_start_only() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"PAR1" + b"\x00" * 300 + b"PAR1", "^this is a Parquet file: "),
-        (b"PAR1", "^this is a Parquet file: "),
-        (b"id,name\n1,x\n" * 20, "^not an ORC file, or cut short: "),
-        (b"{}\n", "^not an ORC file, or cut short: "),
-        (build()[:-1], "^an ORC file that was cut short, or is still being written: "),
+        (b"PAR1" + b"\x00" * 300 + b"PAR1", r"\bParquet\b"),
+        (b"PAR1", r"\bParquet\b"),
+        (b"id,name\n1,x\n" * 20, "^not an ORC file"),
+        (b"{}\n", "^not an ORC file"),
+        (build()[:-1], r"^an ORC file\b.*\b22\b"),
     ],
 )
 def test_what_is_no_orc_file_is_called_what_it_is(data: bytes, text: str) -> None:
@@ -253,7 +253,7 @@ def test_metadata_is_kept_where_the_suffix_has_it() -> None:
     short = plan_tail(memoryview(data)[11:], len(data))
     assert isinstance(short, Tail)
     assert short.metadata is None
-    with pytest.raises(CorruptTail, match="more than the 1 parts"):
+    with pytest.raises(CorruptTail, match=r"\bfile metadata\b.*\b1\b"):
         parse_stripe_statistics(tail, metadata * 2)
 
 
@@ -302,22 +302,25 @@ def decimal(precision: int, scale: int) -> pb.Type:
 @pytest.mark.parametrize(
     ("types", "message"),
     [
-        ([], "no types"),
-        ([pb.Type(kind=12, subtypes=[0], field_names=["a"])], "lists 0 as subtype"),
-        ([pb.Type(kind=12, subtypes=[1], field_names=["a"])], "lists 1 as subtype"),
-        ([pb.Type(kind=12, subtypes=[2], field_names=["a"]), pb.Type(), pb.Type()], "lists 2 as subtype"),
-        ([*struct(3, 3), pb.Type()], "only 3 belong to the root"),
-        ([pb.Type(kind=11, subtypes=[1, 1]), pb.Type()], "lists 1 as subtype where"),
-        ([pb.Type(kind=12, subtypes=[1], field_names=["a", "b"]), pb.Type()], "1 children with 2 names"),
-        ([pb.Type(kind=10)], "LIST type with 0 children"),
-        ([pb.Type(kind=11, subtypes=[1]), pb.Type()], "MAP type with 1 children"),
-        ([pb.Type(kind=13)], "UNION type with 0 children"),
-        ([pb.Type(kind=3, subtypes=[1]), pb.Type()], "INT type with 1 children"),
-        ([pb.Type(kind=99)], "unknown type kind 99"),
+        ([], r"\bfooter\b.*\btypes\b"),
+        ([pb.Type(kind=12, subtypes=[0], field_names=["a"])], r"\btype 0\b.*\b0\b.*\bsubtype\b.*\b1\b"),
+        ([pb.Type(kind=12, subtypes=[1], field_names=["a"])], r"\btype 0\b.*\b1\b.*\bsubtype\b.*\b1\b"),
+        (
+            [pb.Type(kind=12, subtypes=[2], field_names=["a"]), pb.Type(), pb.Type()],
+            r"\btype 0\b.*\b2\b.*\bsubtype\b.*\b1\b",
+        ),
+        ([*struct(3, 3), pb.Type()], r"\b4 types\b.*\b3\b"),
+        ([pb.Type(kind=11, subtypes=[1, 1]), pb.Type()], r"\btype 0\b.*\b1\b.*\bsubtype\b.*\b2\b"),
+        ([pb.Type(kind=12, subtypes=[1], field_names=["a", "b"]), pb.Type()], r"\b1 children\b.*\b2 names\b"),
+        ([pb.Type(kind=10)], r"\bLIST\b.*\b0 children\b"),
+        ([pb.Type(kind=11, subtypes=[1]), pb.Type()], r"\bMAP\b.*\b1 children\b"),
+        ([pb.Type(kind=13)], r"\bUNION\b.*\b0 children\b"),
+        ([pb.Type(kind=3, subtypes=[1]), pb.Type()], r"\bINT\b.*\b1 children\b"),
+        ([pb.Type(kind=99)], r"\bkind 99\b"),
         ([decimal(39, 0)], "precision 39"),
         ([decimal(5, 6)], "scale 6"),
-        (deep(MAX_DEPTH + 1), "nests deeper"),
-        ([pb.Type(kind=20, algorithm=9)], "unknown edge"),
+        (deep(MAX_DEPTH + 1), rf"\b{MAX_DEPTH}\b"),
+        ([pb.Type(kind=20, algorithm=9)], r"\bedge\b.*\b9\b"),
     ],
 )
 def test_hostile_types(types: list[pb.Type], message: str) -> None:
@@ -345,17 +348,17 @@ STRIPE = {"offset": 3, "index_length": 10, "data_length": 20, "footer_length": 5
 @pytest.mark.parametrize(
     ("stripes", "message"),
     [
-        ([{**STRIPE, "data_length": 1000}], "the stripe ends at byte"),
-        ([{**STRIPE, "data_length": 2**64 - 1}], "the stripe ends at byte"),
-        ([{**STRIPE, "offset": 2**64 - 1, "index_length": 4}], "the stripe ends at byte"),
+        ([{**STRIPE, "data_length": 1000}], r"\b1018\b.*\b83\b"),
+        ([{**STRIPE, "data_length": 2**64 - 1}], rf"\b{2**64 + 17}\b.*\b83\b"),
+        ([{**STRIPE, "offset": 2**64 - 1, "index_length": 4}], rf"\b{2**64 + 28}\b.*\b83\b"),
         ([STRIPE, STRIPE], "overlap"),
-        ([{**STRIPE, "number_of_rows": 2**63}], "a stripe of"),
+        ([{**STRIPE, "number_of_rows": 2**63}], rf"\b{2**63} rows\b"),
         (
             [{**STRIPE, "number_of_rows": 2**62}, {**STRIPE, "offset": 38, "number_of_rows": 2**62}],
-            "a stripe of",
+            rf"\b{2**62} rows\b",
         ),
-        ([{**STRIPE, "number_of_rows": 5}], "counts 4 rows, its stripes 5"),
-        ([], "counts 4 rows, its stripes 0"),
+        ([{**STRIPE, "number_of_rows": 5}], r"\b4 rows\b.*\b5\b"),
+        ([], r"\b4 rows\b.*\b0\b"),
     ],
 )
 def test_hostile_stripes(stripes: list[dict[str, int]], message: str) -> None:
@@ -407,10 +410,13 @@ def test_stripes_inherit_encryption() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"root": 3}, "column 3, which does not exist"),
-        ({"key": 1}, "key 1 of 1"),
-        ({"stripe_statistics": [pb.Stream(kind=100, column=2)]}, "statistics of column 2"),
-        ({"stripe_statistics": [pb.Stream(kind=100, column=1, length=1)]}, "1 bytes in 0"),
+        ({"root": 3}, r"\bvariant 0\b.*\bcolumn 3\b"),
+        ({"key": 1}, r"\bvariant 0\b.*\bkey 1\b"),
+        ({"stripe_statistics": [pb.Stream(kind=100, column=2)]}, r"\bvariant 0\b.*\bcolumn 2\b"),
+        (
+            {"stripe_statistics": [pb.Stream(kind=100, column=1, length=1)]},
+            r"\bencrypted stripe statistics\b.*\b1 bytes\b.*\b0\b",
+        ),
     ],
 )
 def test_hostile_encryption(change: dict[str, Any], message: str) -> None:
@@ -444,7 +450,7 @@ def test_hostile_masks() -> None:
 
 def test_more_bytes_than_the_file_has() -> None:
     data = build()
-    with pytest.raises(CorruptTail, match="bytes at the end of a file of 3"):
+    with pytest.raises(CorruptTail, match=r"\b23 bytes\b.*\b3\b"):
         plan_tail(memoryview(data), 3)
 
 
@@ -456,7 +462,7 @@ def test_unknown_calendar() -> None:
 def test_text_that_is_no_utf8() -> None:
     item = pb.UserMetadataItem(name="note", value=b"\xff")
     data = build(pb.Footer(types=struct(3), metadata=[item]))
-    with pytest.raises(CorruptTail, match="is not UTF-8"):
+    with pytest.raises(CorruptTail, match=r"b'\\xff0'.*\bUTF-8\b"):
         read(data.replace(b"f0", b"\xff0"))
     assert read(data.replace(b"note", b"\xffote")).footer.user_metadata == {"\ufffdote": b"\xff"}
 

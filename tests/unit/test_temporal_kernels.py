@@ -179,7 +179,7 @@ def test_what_a_writer_in_a_zone_wrote(name: str) -> None:
 def test_zones_are_checked() -> None:
     for offsets in (0, 2):
         zone = ZoneRules("", np.empty(0, np.int64), np.zeros(offsets, np.int64))
-        with pytest.raises(ValueError, match="one more offset"):
+        with pytest.raises(ValueError, match=r"\boffset\b.*\btransitions\b"):
             convert([1], [0], zone=zone)
 
 
@@ -368,7 +368,7 @@ def test_decimals_of_one_scale() -> None:
 
 @pytest.mark.parametrize("precision", [0, 39, -1, 1000])
 def test_precisions_that_are_none(precision: int) -> None:
-    with pytest.raises(ValueError, match="1 to 38"):
+    with pytest.raises(ValueError, match=r"\bprecision\b.*\b38\b"):
         decimals(words([1]), None, 1, 0, precision)
 
 

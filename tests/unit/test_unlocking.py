@@ -155,7 +155,7 @@ async def test_refused_keys(
         # A struct with one field, of what is masked as a whole.
         assert file.batches(columns=["b.d"]).masked_columns == tuple(n for n in masked if n == "b")
     for required in (refused, True):
-        with pytest.raises(KeyUnavailable, match=f"required.*not {refused[0]}"):
+        with pytest.raises(KeyUnavailable, match=rf"\bnot {refused[0]}\b"):
             await orcstream.open(FILE, keys=provider, require_keys=required)
 
 
@@ -205,14 +205,14 @@ async def test_another_key_of_that_name(name: str) -> None:
     provider.sent = lambda variant, key: (
         bytes(key.algorithm.key_bytes) if key.name == name else local_key(variant, key)
     )
-    with pytest.raises(CorruptTail, match=f"key '{name}' is not the key"):
+    with pytest.raises(CorruptTail, match=f"encrypted statistics .*'{name}'"):
         await orcstream.open(FILE, keys=provider)
 
 
 async def test_a_key_of_another_length() -> None:
     provider = Provider()
     provider.sent = lambda variant, key: bytes(48 - len(local_key(variant, key)))
-    with pytest.raises(CorruptTail, match=r"opens a local key of .* bytes, and the file needs"):
+    with pytest.raises(CorruptTail, match=r"'pii'.*\b32 bytes\b.*\b16\b.*\bAES_CTR_128\b"):
         await orcstream.open(FILE, keys=provider)
 
 

@@ -63,10 +63,10 @@ async def test_no_rows(tmp_path: Path, parts: list[Any], compression: str) -> No
 
 
 async def test_nothing_at_all() -> None:
-    with pytest.raises(UsageError, match="no schema"):
+    with pytest.raises(UsageError, match=r"\bschema\b"):
         await written()
     out = await orcstream.create(io.BytesIO())
-    with pytest.raises(UsageError, match="no schema"):
+    with pytest.raises(UsageError, match=r"\bschema\b"):
         await out.prepare()
     await out.abort()
 
@@ -391,7 +391,7 @@ async def test_times_of_the_last_second_before_1970(tmp_path: Path) -> None:
 )
 async def test_times_that_never_were(options: dict[str, Any], time: str) -> None:
     value = np.datetime64(time, "s")
-    with pytest.raises(SchemaMismatch, match="skips") as caught:
+    with pytest.raises(SchemaMismatch, match=r"'t'.*\btimezone='UTC'.*\bcalendar='proleptic'") as caught:
         await written([(np.datetime64(0, "s"),), (value,)], schema="struct<t:timestamp>", **options)
     assert caught.value.row == 1
     await written([(value,)], schema="struct<t:timestamp>")
@@ -410,7 +410,7 @@ async def test_a_late_time_that_is_let_pass_hides_no_other(
     """`lossy_timestamps` is about the last second before 1970 and nothing else."""
     table = pa.table({"t": pa.array(np.array([late, never], "M8[ms]"))})
     await written(table.slice(0, 1), lossy_timestamps=True, **options)
-    with pytest.raises(SchemaMismatch, match="skips") as caught:
+    with pytest.raises(SchemaMismatch, match=r"'t'.*\btimezone='UTC'.*\bcalendar='proleptic'") as caught:
         await written(table, lossy_timestamps=True, **options)
     assert caught.value.row == 1
 
@@ -547,9 +547,9 @@ def test_options_of_other_types_are_told_apart(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compression": "none", "compression_level": 1}, "no compression_level"),
-        ({"blooms": ["a"], "row_index_stride": 0}, "row_index_stride must not be 0"),
-        ({"blooms": ["l"]}, "no bloom filters"),
+        ({"compression": "none", "compression_level": 1}, r"\bcompression_level\b"),
+        ({"blooms": ["a"], "row_index_stride": 0}, r"\brow_index_stride\b"),
+        ({"blooms": ["l"]}, r"'l'.*array<int>"),
     ],
     ids=str,
 )
