@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from orcstream.codec.streams import compression
-from orcstream.codec.streams._inflate import Inflater
+from orcstream.codec.streams._codecs import LibdeflateCodec, PythonCodec
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
@@ -232,22 +232,31 @@ def test_the_functions_of_libdeflate_are_found() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="libraries hide their functions")
-def test_an_inflater_needs_functions_and_memory() -> None:
+def test_a_codec_of_libdeflate_needs_functions_and_memory() -> None:
     with pytest.raises(ValueError, match=r"\baddress"):
-        Inflater(0, 0, 0)
+        LibdeflateCodec("ZLIB", 0, 0, 0)
     functions = compression._inflating()
     assert functions is not None
-    inflater, packed = Inflater(*functions), deflate(b"abc")
+    codec, packed = LibdeflateCodec("ZLIB", *functions), deflate(b"abc")
     with pytest.raises(BufferError):
-        inflater(packed, bytes(3))
-    with pytest.raises(ValueError, match=r"\boutput\b"):
-        inflater(packed, bytearray(2))
+        codec(packed, bytes(3))
+    with pytest.raises(CorruptStream, match=r"\b5\b.*\bZLIB\b.*\b2\b.*\boutput\b"):
+        codec(packed, bytearray(2))
     for nothing in (b"", packed[:1]):
-        with pytest.raises(ValueError, match=r"\bdata\b"):
-            inflater(nothing, bytearray(3))
+        with pytest.raises(CorruptStream, match=r"\bbad data\b"):
+            codec(nothing, bytearray(3))
     out = bytearray(5)
-    assert inflater(packed, out) == 3
+    assert codec(packed, out) == 3
     assert out == b"abc\0\0"
+
+
+def test_a_codec_in_python_is_held_to_its_bounds() -> None:
+    for answer in (-1, 3, 1 << 40):
+        codec = PythonCodec("LZO", lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
+        with pytest.raises(CorruptStream, match=r"\bLZO\b.*\b2\b.*\bblock size\b"):
+            codec(b"abc", bytearray(2))
+    # Memory of no bytes may have no address.
+    assert PythonCodec("LZO", lambda chunk, out: len(chunk) + len(out))(b"", bytearray()) == 0
 
 
 def test_a_decompressor_that_lies() -> None:

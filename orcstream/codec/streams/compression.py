@@ -3,7 +3,7 @@
 Knows the 3-byte chunk header and which library decompresses which codec; every call has an upper bound
 for its output, so that no file decides what is allocated. Must not know streams or columns. Decompressors
 are not shared between threads (one `ZstdDecompressor` used by two threads corrupts data), so a
-`Decompressor` belongs to one worker, and so does a `Compressor`. Specification: "Compression".
+`Codec` belongs to one worker, and so does a `Compressor`. Specification: "Compression".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import lzokay
 import zstandard
 
 from orcstream._buffer import Buffer
-from orcstream.codec.streams._inflate import Inflater
-from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
+from orcstream.codec.streams._codecs import Codec, LibdeflateCodec, PythonCodec
+from orcstream.errors import CorruptStream, Unsupported, UsageError
 
 # Takes a chunk and a view to write to; answers how many bytes it wrote.
 Decompress = Callable[[memoryview, memoryview], int]
@@ -52,36 +52,20 @@ class Compression(enum.IntEnum):
         return format(str(self), form)
 
 
-class Decompressor:
-    """Decompresses chunks of one codec into memory given by the caller; for one thread at a time.
+def Decompressor(compression: Compression) -> Codec:  # noqa: N802  # makes one, as a class would
+    """Make a codec that decompresses chunks into memory given by the caller; for one thread at a time.
 
-    Calling it with a chunk's bytes and a writable view answers the number of bytes written; output that
-    does not fit the view, and input that is no valid data, is `CorruptStream`.
+    Calling it with a chunk's bytes and a writable view returns the number of bytes written. Output that
+    does not fit the view, and input that is no valid data, raise `CorruptStream`.
     """
-
-    __slots__ = ("_into", "compression")
-
-    def __init__(self, compression: Compression) -> None:
-        self.compression = compression
-        self._into = _INTO[compression]() if compression is not Compression.NONE else _no_codec
-
-    def __call__(self, chunk: memoryview, out: memoryview) -> int:
-        try:
-            return self._into(chunk, out)
-        except FormatError:
-            raise
-        except Exception as error:  # each library has its own classes; all of them mean bad input here
-            raise CorruptStream(
-                f"a chunk of {len(chunk)} bytes is no valid {self.compression.name} data "
-                f"of at most {len(out)} bytes: {error}"
-            ) from error
+    if compression is Compression.ZLIB and (functions := _inflating()) is not None:
+        return LibdeflateCodec(compression.name, *functions)
+    if compression is Compression.NONE:
+        return Codec(compression.name)
+    return PythonCodec(compression.name, _INTO[compression]())
 
 
-def _no_codec(chunk: memoryview, _: memoryview) -> int:
-    raise CorruptStream(f"a compressed chunk of {len(chunk)} bytes in a file without compression")
-
-
-# Of libdeflate's interface, as `Inflater` takes them.
+# Of libdeflate's interface, as `LibdeflateCodec` takes them.
 _INFLATING = (
     "libdeflate_alloc_decompressor",
     "libdeflate_deflate_decompress",
@@ -103,11 +87,6 @@ def _inflating() -> tuple[int, ...] | None:
 
 
 def _zlib() -> Decompress:
-    functions = _inflating()
-    return _zlib_by_package() if functions is None else Inflater(*functions)
-
-
-def _zlib_by_package() -> Decompress:
     decompress = deflate.deflate_decompress
 
     def into(chunk: memoryview, out: memoryview) -> int:

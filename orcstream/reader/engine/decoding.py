@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 
 from orcstream._buffer import release_retained
 from orcstream.codec.decode.decoders import Turn
+from orcstream.codec.streams._codecs import Codec
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector, vector_bytes
 from orcstream.errors import OrcError, Unsupported
@@ -73,7 +74,7 @@ class DecodeQueue:
         self._heap: list[tuple[int, int, int, int, ColumnRun]] = []
         self._pushes = self._added = 0
         self._sizes = RowSizes(column_count)
-        self._decompressors: list[Decompressor] = []
+        self._decompressors: list[Codec] = []
         self._stripes: deque[StripeRun] = deque()
         self._closed = False
         self.decode_s = 0.0
