@@ -214,12 +214,12 @@ class TestBuffersThatLie:
             lambda: _format.format_timestamps(two, ones(3), 6, b""),
         ]
         for call in calls:
-            with pytest.raises(ValueError, match="differ in length"):
+            with pytest.raises(ValueError, match=r"\bmask\b"):
                 call()
 
     @pytest.mark.parametrize("words", [0, 3])
     def test_numbers_of_other_widths(self, words: int) -> None:
-        with pytest.raises(ValueError, match="no such numbers"):
+        with pytest.raises(ValueError, match=r"\bnumbers\b"):
             _convert.decimals_from_numbers(np.zeros(2 * words, np.int64), words, ones(2), 0, 5, 2)
 
     @pytest.mark.parametrize("shape", [(0, 0), (39, 2), (5, 39), (5, -1)])
@@ -233,13 +233,13 @@ class TestBuffersThatLie:
             lambda: _parse.parse_decimals(offsets, data, ones(1), *shape),
         ]
         for call in calls:
-            with pytest.raises(ValueError, match="no decimal type"):
+            with pytest.raises(ValueError, match=r"\bdecimal\b"):
                 call()
 
     @pytest.mark.parametrize("index", [-1, 2])
     def test_indexes(self, index: int) -> None:
         offsets, data, _ = texts_of(["a", "b"])
-        with pytest.raises(ValueError, match="beyond its dictionary"):
+        with pytest.raises(ValueError, match=r"\bdictionary\b"):
             _texts.gather_texts(np.array([0, index], np.int32), ones(2), offsets, data)
 
 

@@ -275,14 +275,14 @@ def test_dictionary_sizes_are_not_believed(size: int) -> None:
 @pytest.mark.parametrize("index", [2, 255, 1 << 31, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_indexes_beyond_the_dictionary(index: int) -> None:
     opened = dictionary_of(lengths_of(1, 1), b"ab", lengths_of(1, 0, index, 0), 2)
-    with pytest.raises(CorruptStream, match="beyond the 2 entries") as caught:
+    with pytest.raises(CorruptStream, match=r"\b2 entries\b.*\bdictionary\b") as caught:
         opened.ready(4, 1 << 20)
     assert (caught.value.column, caught.value.stream_kind, caught.value.row) == (0, "DATA", 2)
 
 
 def test_negative_dictionary_lengths() -> None:
     opened = dictionary_of(lengths_of(3, 1 << 63), b"abc", lengths_of(0), 2)
-    with pytest.raises(CorruptStream, match="negative length") as caught:
+    with pytest.raises(CorruptStream, match=r"\bnegative\b") as caught:
         opened.ready(1, 1 << 20)
     assert (caught.value.column, caught.value.stream_kind) == (0, "LENGTH")
 
@@ -339,7 +339,7 @@ def test_malformed_text(name: str, dictionary: bool) -> None:
     column = encoded(parse("string"), rows, dictionary=dictionary, sort_dictionary=False)
     opened = column.open()
     opened.feed_all()
-    with pytest.raises(FormatError, match="no UTF-8") as caught:
+    with pytest.raises(FormatError, match=r"\bUTF-8\b.*\binvalid_utf8=") as caught:
         opened.decoder.take(opened.ready(4, 1 << 20))
     assert caught.value.column == 0
     if not dictionary:
@@ -356,7 +356,7 @@ def test_text_is_judged_string_by_string(dictionary: bool) -> None:
     """Bytes that are UTF-8 only together are not, each for itself."""
     opened = encoded(parse("string"), [b"\xc3", b"\x9f"], dictionary=dictionary).open()
     opened.feed_all()
-    with pytest.raises(FormatError, match="no UTF-8"):
+    with pytest.raises(FormatError, match=r"\bUTF-8\b.*\binvalid_utf8="):
         opened.decoder.take(opened.ready(2, 1 << 20))
 
 
@@ -413,7 +413,7 @@ def test_negative_lengths(text: str) -> None:
     column.put(0, StreamKind.LENGTH, rle_v2.direct([0, 0, 1 << 63], signed=False))
     opened = column.open()
     opened.feed_all()
-    with pytest.raises(CorruptStream, match="negative length") as caught:
+    with pytest.raises(CorruptStream, match=r"\bnegative\b") as caught:
         opened.ready(3, 1 << 20)
     assert (caught.value.column, caught.value.stream_kind) == (0, "LENGTH")
 
@@ -425,7 +425,7 @@ def test_tags_beyond_the_children(tag: int) -> None:
     column.put(1, StreamKind.DATA, rle_v2.direct([1], signed=True))
     opened = column.open()
     opened.feed_all()
-    with pytest.raises(CorruptStream, match="beyond the 2 children") as caught:
+    with pytest.raises(CorruptStream, match=r"\b2 children\b") as caught:
         opened.ready(2, 1 << 20)
     assert (caught.value.column, caught.value.stream_kind, caught.value.row) == (0, "DATA", 1)
 
@@ -451,7 +451,7 @@ def test_streams_that_are_missing_or_short(text: str, row: Any, kinds: list[str]
             column.put(1, StreamKind[kind], data[: keep * len(data) // 2])
             opened = column.open()
             opened.feed_all()
-            with pytest.raises(CorruptStream, match="early") as caught:
+            with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)") as caught:
                 opened.ready(40, 1 << 20)
             assert (caught.value.column, caught.value.stream_kind) == (1, kind)
 
@@ -551,7 +551,7 @@ def test_lengths_that_make_no_offsets(mask: bytes | None) -> None:
     assert np.frombuffer(memoryview(good), np.int32)[-1] == (1 << 31) - 1
     wrapping = [(1 << 62) + 1000, 1 << 62, 1 << 62, (1 << 62) - 1000]
     for lengths in (wrapping, [1, 2, 0, (1 << 31) - 3], [5, -1, 0, 0], [5, -5, 0, 0], [1 << 32, 0, 0, 0]):
-        with pytest.raises(ValueError, match="31 bits"):
+        with pytest.raises(ValueError, match=r"\b31 bits\b"):
             offsets_of(int64_buffer(lengths), rows, count)
 
 

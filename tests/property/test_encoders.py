@@ -245,14 +245,14 @@ def test_bitmaps_and_constants(seed: int, count: int) -> None:
 def test_short_buffers_are_refused(encoding: str, count: int) -> None:
     out = OutStream(compressed=False, block_size=100)
     encoder = encoder_of(encoding, out, signed=True, aligned=True)
-    with pytest.raises(ValueError, match="shorter than its values"):
+    with pytest.raises(ValueError, match=r"\bbuffer\b"):
         encoder.put(packed(encoding, [1, 0]), count)
     assert (out.stream_offset, any(encoder.position)) == (0, False)
 
 
 @pytest.mark.parametrize(("offset", "count"), [(3, 6), (9, 0), (0, HIGH), (HIGH, 1)])
 def test_short_bitmaps_are_refused(offset: int, count: int) -> None:
-    with pytest.raises(ValueError, match=r"shorter than its values|too many bits"):
+    with pytest.raises(ValueError, match=r"\b(buffer|bits)\b"):
         BoolEncoder(OutStream(compressed=False, block_size=100)).put_bits(b"\xff", offset, count)
 
 

@@ -352,9 +352,9 @@ def test_floats_are_compared_as_doubles() -> None:
 def test_vectors_must_fit_the_filter() -> None:
     root = Schema.parse("struct<c:int>").root
     predicate = bind(col("c") > 1, root, Matching())
-    with pytest.raises(ValueError, match="no column"):
+    with pytest.raises(ValueError, match="'c'"):
         RowFilter(predicate, Schema.parse("struct<d:int>").root)
-    with pytest.raises(ValueError, match="rows"):
+    with pytest.raises(ValueError, match=r"\b1 rows\b.*\b2\b"):
         RowFilter(predicate, root).evaluate([vector_from(pa.array([1], pa.int32()))], 2)
     with pytest.raises(ValueError, match="smaller"):
         RowFilter(predicate, root).evaluate([Vector(4, (None, bytes(12)))], 4)

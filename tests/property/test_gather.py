@@ -200,25 +200,25 @@ def test_a_selection_must_be_of_the_vectors_rows() -> None:
     with pytest.raises(ValueError, match="4 rows"):
         compact([(vector, select_span(0, 1, 4))], BIGINT)
     for bad in ([-1], [3], [2**40]):
-        with pytest.raises(ValueError, match="beyond"):
+        with pytest.raises(ValueError, match=r"\bposition\b"):
             select_positions(memory(bad), 1, 3)
     for start, stop in ((-1, 2), (2, 1), (0, 4)):
-        with pytest.raises(ValueError, match="beyond"):
+        with pytest.raises(ValueError, match=r"\bspan\b"):
             select_span(start, stop, 3)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match=r"\bbuffer\b"):
         select_mask(b"\1", 2)
 
 
 def test_offsets_beyond_their_bytes_are_refused() -> None:
     some = select_span(1, 2, 3)
     for ends in ([0, 1, 9, 9], [0, 2, 1, 3], [0, -1, 2, 3]):
-        with pytest.raises(ValueError, match="beyond"):
+        with pytest.raises(ValueError, match=r"\boffsets\b.*\bbytes\b"):
             compact([(Vector(3, (None, memory(ends, "i4"), b"abc")), some)], TEXT)
     lists = field_from("x", pa.list_(pa.int64()))
     child = vector_from(pa.array([1, 2]))
-    with pytest.raises(ValueError, match="beyond"):
+    with pytest.raises(ValueError, match=r"\boffsets\b.*\bitems\b"):
         compact([(Vector(3, (None, memory([0, 1, 9, 9], "i4")), children=(child,)), some)], lists)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match=r"\bbuffer\b"):
         compact([(Vector(3, (None, memory([0]))), some)], BIGINT)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ntpath
 import posixpath
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,7 +42,7 @@ TAKEN = [
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="no relative path"):
+    with pytest.raises(UsageError, match=re.escape(repr(path))):
         inner_path(path)
 
 
@@ -119,7 +120,7 @@ def test_links_that_lead_out() -> None:
         for url in (str(table), f"file://{table}/"):
             asyncio.run(check_links(url, ["a.orc", "p=1/a.orc", "inside/a.orc", "not/there.orc", "file"]))
             for path in ("link/x.orc", "p=1/link/victim/x.orc", "p=1/link/new/a.orc"):
-                with pytest.raises(UsageError, match="leads out of the folder"):
+                with pytest.raises(UsageError, match=f"'{path}'"):
                     asyncio.run(check_links(url, ["a.orc", path]))
         # A table that is itself a link is a table.
         (table.parent / "alias").symlink_to(table)
@@ -129,7 +130,7 @@ def test_links_that_lead_out() -> None:
 def test_nothing_is_removed_where_one_path_leads_out() -> None:
     with table_and_victim() as (table, _):
         (table / "a.orc").write_bytes(b"")
-        with pytest.raises(UsageError, match="leads out of the folder"):
+        with pytest.raises(UsageError, match=r"'link/x\.orc'.*/victim\b"):
             asyncio.run(remove_files(str(table), ["a.orc", "link/x.orc"]))
         assert (table / "a.orc").exists()
         asyncio.run(remove_files(str(table), ["a.orc", "file"]))

@@ -242,7 +242,7 @@ def test_varints_over_64_bits(encoding: str) -> None:
     too_large = b"\xff" * 9 + b"\x02"
     for bad in (too_long, too_large):
         run = b"\xff" + bad if encoding == "rle_v1" else header(3, 0, 5) + bad + b"\x02"
-        with pytest.raises(CorruptStream, match="longer than 64 bits"):
+        with pytest.raises(CorruptStream, match=r"\bvarint\b.*\b64 bits\b"):
             Fed(encoding, [run]).take(1)
     overlong = b"\x81" + b"\x80" * 8 + b"\x00"  # ten bytes for 1, which is legal
     run = b"\xff" + overlong if encoding == "rle_v1" else header(3, 0, 2) + overlong + b"\x00"
@@ -278,9 +278,9 @@ def test_varint128(values: list[int], seed: int) -> None:
 @pytest.mark.parametrize("before", [b"", b"\x02" * 9])
 def test_varints_over_128_bits(number: int, before: bytes) -> None:
     for behind in (b"", b"\x02" * 9):
-        with pytest.raises(CorruptStream, match="longer than 128 bits"):
+        with pytest.raises(CorruptStream, match=r"\bvarint\b.*\b128 bits\b"):
             Fed("varint128", [before + write_varint(number) + behind]).take(len(before) + 1)
-    with pytest.raises(CorruptStream, match="longer than 128 bits"):
+    with pytest.raises(CorruptStream, match=r"\bvarint\b.*\b128 bits\b"):
         Fed("varint128", [b"\x80" * 19 + b"\x00"]).take(1)
 
 
@@ -293,7 +293,7 @@ def test_raw_values(width: int) -> None:
             fed = Fed(f"raw{width}", pieces)
             assert [value for at in range(0, 20, turn) for value in fed.take(min(turn, 20 - at))] == expected
     if width > 1:
-        with pytest.raises(CorruptStream, match="ends 1 bytes early"):
+        with pytest.raises(CorruptStream, match=r"\b1 bytes\b"):
             Fed(f"raw{width}", [data[:-1]]).take(20)
 
 

@@ -60,12 +60,12 @@ def test_masks_without_keys(table: strategies.Table, data: st.DataObject) -> Non
 @pytest.mark.parametrize(
     ("masks", "error", "message"),
     [
-        ({"x": "redact"}, ColumnNotFound, "no column 'x'"),
-        ({"s": "redact", "s.a": "nullify"}, UsageError, "is masked, and a part of it or all"),
-        ({"s.a": "redact"}, UsageError, "is masked, and a part of it or all"),
-        ({"b": "rot13"}, UsageError, "no mask 'rot13'"),
-        ({"b": 3}, UsageError, "a mask is a Mask or text"),
-        ([("b", "redact")], UsageError, "masks are a dictionary"),
+        ({"x": "redact"}, ColumnNotFound, "'x'"),
+        ({"s": "redact", "s.a": "nullify"}, UsageError, r"'s\.a'.*'s'"),
+        ({"s.a": "redact"}, UsageError, r"'s\.a'.*'s'"),
+        ({"b": "rot13"}, UsageError, r"'rot13'.*'nullify', 'redact' and 'sha256'"),
+        ({"b": 3}, UsageError, r"\bMask\b.*\b3\b"),
+        ([("b", "redact")], UsageError, r"\bmasks\b.*\[\('b', 'redact'\)\]"),
     ],
 )
 def test_masks_that_cannot_be(masks: Any, error: type[Exception], message: str) -> None:
@@ -115,9 +115,9 @@ DAYS = "redact,`X`,`_ _ _ 0 0 0`"
 @pytest.mark.parametrize(
     ("time", "options", "message"),
     [
-        ("1969-12-31T23:59:59.500", {}, "1970"),
-        ("2024-03-10T02:30", {"timezone": "America/Los_Angeles"}, "skips"),
-        ("1582-10-10T00:00", {"calendar": "hybrid"}, "skips"),
+        ("1969-12-31T23:59:59.500", {}, r"\blossy_timestamps=True"),
+        ("2024-03-10T02:30", {"timezone": "America/Los_Angeles"}, r"\btimezone='UTC'"),
+        ("1582-10-10T00:00", {"calendar": "hybrid"}, r"\bcalendar='proleptic'"),
     ],
 )
 async def test_times_that_a_mask_keeps_have_to_be_writable(
@@ -136,7 +136,7 @@ async def test_times_that_a_mask_keeps_have_to_be_writable(
 @pytest.mark.parametrize("day", ["1582-10-05", "1582-10-14"])
 async def test_days_that_a_mask_keeps_have_to_be_in_the_calendar(day: str) -> None:
     batch = {"d": np.array([day], "M8[D]")}
-    with pytest.raises(SchemaMismatch, match="skips"):
+    with pytest.raises(SchemaMismatch, match=r"'d'.*\bcalendar='proleptic'"):
         await written("struct<d:date>", [batch], masks={"d": KEPT}, calendar="hybrid")
     assert len(await written("struct<d:date>", [batch], masks={"d": "redact"}, calendar="hybrid")) == 1
 
@@ -155,7 +155,7 @@ async def test_days_without_a_date_are_those_ten_later(zone: str) -> None:
 async def test_masked_times_that_no_file_holds() -> None:
     """The year is kept, and it may be one that is too far."""
     batch = pa.table({"t": pa.array([0, (1 << 62) + 1], pa.timestamp("s"))})
-    with pytest.raises(SchemaMismatch, match="too many seconds"):
+    with pytest.raises(SchemaMismatch, match=r"'t'.*\b1970\b.*\brow 1\b"):
         await written("struct<t:timestamp>", [batch], masks={"t": "redact"})
 
 

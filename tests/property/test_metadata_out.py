@@ -360,20 +360,20 @@ def test_our_own_reader_believes_our_files() -> None:
 
 def test_what_cannot_be_written() -> None:
     footer = Footer(SCHEMA, (), 1, 0, StatisticsList(()), {}, 0, None, Calendar.UNKNOWN, None, 3, 3)
-    with pytest.raises(ValueError, match="1 rows"):
+    with pytest.raises(ValueError, match=r"\b1 rows\b"):
         serialize_footer(footer)
     streams = (StreamInformation(StreamKind.UNKNOWN, FileColumn(0), 1),)
-    with pytest.raises(ValueError, match="unknown kind"):
+    with pytest.raises(ValueError, match=r"\bkind\b"):
         serialize_stripe_footer(StripeFooter(streams, ()))
-    with pytest.raises(ValueError, match="unknown encoding"):
+    with pytest.raises(ValueError, match=r"\bencoding\b"):
         serialize_stripe_footer(StripeFooter((), (ColumnEncoding(EncodingKind.UNKNOWN),)))
     for size in (0, 1 << 23):
-        with pytest.raises(ValueError, match="block"):
+        with pytest.raises(ValueError, match=rf"\b{size} bytes\b"):
             frame_metadata(b"x", size, Compressor(Compression.ZLIB))
     plain = replace(footer, row_count=0)
     for compression, compressor in (
         (Compression.ZLIB, None),
         (Compression.NONE, Compressor(Compression.ZLIB)),
     ):
-        with pytest.raises(ValueError, match="compressor"):
+        with pytest.raises(ValueError, match=compression.name):
             tail_bytes(plain, [], compression=compression, block_size=1024, compressor=compressor)

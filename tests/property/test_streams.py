@@ -205,13 +205,13 @@ def test_position_behind_the_end(encoding: str) -> None:
     runs = make_runs(encoding, 1, 2)
     fed = fed_of(runs, [runs.data])
     fed.values.seek((1 << 63) - 1)
-    with pytest.raises(CorruptStream, match="early"):
+    with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)"):
         fed.take(1)
 
 
 @pytest.mark.parametrize("encoding", ["varint128", "raw8"])
 def test_streams_without_runs_have_no_values_to_skip(encoding: str) -> None:
-    with pytest.raises(ValueError, match="no runs"):
+    with pytest.raises(ValueError, match=r"\bruns\b"):
         fed_of(make_runs(encoding, 1, 2), []).values.seek(1)
 
 
@@ -222,7 +222,7 @@ def test_counts_that_are_none(encoding: str) -> None:
     fed.ensure(3)
     for count in (-1, len(runs.values) + 1):
         for method in (fed.values.take, fed.values.peek, fed.values.drop):
-            with pytest.raises(ValueError, match="more values than are pending"):
+            with pytest.raises(ValueError, match=r"\bpending\b"):
                 method(count)
     for count in (1 << 58, 1 << 61, (1 << 63) - 1):
         with pytest.raises(MemoryError):
@@ -236,7 +236,7 @@ def test_cut_off(encoding: str) -> None:
     runs = make_runs(encoding, 9, 3)
     for at in range(0, len(runs.data), max(1, len(runs.data) // 80)):
         fed = fed_of(runs, [runs.data[:at]])
-        with pytest.raises(CorruptStream, match="early") as caught:
+        with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)") as caught:
             fed.take(len(runs.values))
         error = caught.value
         assert (error.column, error.stream_kind) == (7, "DATA")
@@ -295,10 +295,10 @@ def test_chunks_that_are_none() -> None:
     bomb = compression.deflate(run + bytes(200))
     for message, data in {
         "header": compression.header(5, original=True)[:2],
-        "inside a compression chunk of 5 bytes, 1 are left": compression.header(5, original=True) + b"\0",
-        "no valid ZLIB data of at most 100 bytes": compression.header(len(bomb), original=False) + bomb,
-        "chunk of 0 bytes": compression.header(0, original=False),
-        "early": empty * 5,
+        r"\b5 bytes\b.*\b1\b": compression.header(5, original=True) + b"\0",
+        r"\bZLIB\b.*\b100 bytes\b": compression.header(len(bomb), original=False) + bomb,
+        r"\b0 bytes\b": compression.header(0, original=False),
+        r"\b3 values\b": empty * 5,
     }.items():
         with pytest.raises(CorruptStream, match=message) as caught:
             take(data)
@@ -328,7 +328,7 @@ def test_pieces_are_let_go() -> None:
     for at in range(0, 200, 10):
         assert bytes(stream.read(10, decompress)) == data[at : at + 10]
         assert Lease.alive <= 20 - at // 10
-    with pytest.raises(ValueError, match="complete"):
+    with pytest.raises(ValueError, match=r"\bcomplete\b"):
         stream.feed(b"x", last=True)
     del stream
     assert Lease.alive == 0

@@ -203,9 +203,9 @@ def test_nulls_and_windows() -> None:
 @pytest.mark.parametrize("unit", [0, 7, -1])
 def test_units_that_there_are_none_of(unit: int) -> None:
     utc = load_zone("UTC")
-    with pytest.raises(ValueError, match="units in a second"):
+    with pytest.raises(ValueError, match=rf"{unit} units\b"):
         unwritable_timestamps(np.zeros(1, "i8"), None, 0, 1, utc.transitions, utc.offsets, False, unit)
-    with pytest.raises(ValueError, match="units in a second"):
+    with pytest.raises(ValueError, match=rf"{unit} units\b"):
         hybrid_times(np.zeros(1, "i8"), 0, 1, unit)
 
 
@@ -310,7 +310,7 @@ def test_offsets_that_lie(offsets: list[int], indexes: list[int] | None) -> None
     try:
         expected = [text(entry) for entry in entries]
     except ValueError:
-        with pytest.raises(ValueError, match="offsets beyond"):
+        with pytest.raises(ValueError, match=r"\boffsets\b"):
             DictionaryBuilder().add(texts)
         return
     builder = DictionaryBuilder()
@@ -323,7 +323,7 @@ def test_offsets_that_lie(offsets: list[int], indexes: list[int] | None) -> None
 def test_numbers_of_no_entry(number: int) -> None:
     builder = DictionaryBuilder()
     builder.add(texts_from([b"a", b"b"]))
-    with pytest.raises(ValueError, match="has 2 entries"):
+    with pytest.raises(ValueError, match=rf"\b2 entries\b.*{number}\b"):
         builder.take(np.array([0, number], "i8"), 2)
     with pytest.raises(ValueError, match=r"bytes|buffer"):
         builder.take(np.array([0], "i8"), 2)
@@ -335,5 +335,5 @@ def test_lengths() -> None:
     assert (numbers(lengths).tolist(), start, stop) == ([0, 4], 5, 9)
     assert lengths_of(offsets, 9, 0)[1:] == (0, 0)
     for bad in ([3, 2], [-1, 4], [-(1 << 31), (1 << 31) - 1]):
-        with pytest.raises(ValueError, match="offsets that fall"):
+        with pytest.raises(ValueError, match=r"\boffsets\b"):
             lengths_of(np.array(bad, "i4"), 0, 1)
