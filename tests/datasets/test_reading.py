@@ -261,13 +261,13 @@ async def test_what_is_not_there(tmp_path: Path, folder: Path) -> None:
             await orcstream.dataset(place)
     with pytest.raises(FileNotFoundError, match=r"\*\.csv"):
         await orcstream.dataset(folder, pattern="*.csv")
-    with pytest.raises(UsageError, match="which files"):
+    with pytest.raises(UsageError, match=r"\bfiles\b"):
         await orcstream.dataset([])
     with pytest.raises(UsageError, match="partitioning"):
         await orcstream.dataset(folder, partitioning="directory")
     put(tmp_path / "a=1" / "one.orc", rows_of(0))
     put(tmp_path / "b=1" / "one.orc", rows_of(0))
-    with pytest.raises(SchemaMismatch, match="others name a"):
+    with pytest.raises(SchemaMismatch, match=r"'b=1'.*\bb\b.*\ba\b"):
         await orcstream.dataset(tmp_path)
 
 
@@ -354,7 +354,7 @@ async def test_a_split_of_a_file_that_is_another_one(tmp_path: Path) -> None:
     async with orcstream.dataset(split) as files:
         with pytest.raises(SourceChanged):
             await files.read()
-    with pytest.raises(UsageError, match="by themselves"):
+    with pytest.raises(UsageError, match=r"\bsplits\b"):
         await orcstream.dataset([split, str(tmp_path)])  # type: ignore[arg-type]
 
 
