@@ -142,7 +142,7 @@ async def test_two_tasks_on_one_stream() -> None:
     async with opened(source) as file, file.batches() as stream:
         first = asyncio.create_task(anext_of(stream))
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError, match="two tasks") as caught:
+        with pytest.raises(UsageError, match=r"\btasks\b") as caught:
             await anext(stream)
         assert caught.value.url == source.url
         # Nothing is lost for the one that was first.

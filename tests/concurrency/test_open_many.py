@@ -291,9 +291,9 @@ async def test_urls_that_cannot_be_iterated() -> None:
 @pytest.mark.parametrize(
     ("many", "options", "text"),
     [
-        ("t.orc", {}, "several URLs"),
-        (Path("t.orc"), {}, "several URLs"),
-        (b"ORC", {}, "several URLs"),
+        ("t.orc", {}, r"\bopen_many\b.*\bopen\b"),
+        (Path("t.orc"), {}, r"\bopen_many\b.*\bopen\b"),
+        (b"ORC", {}, r"\bopen_many\b.*\bopen\b"),
         (5, {}, "iterable"),
         ([], {"concurrency": 0}, "concurrency"),
         ([], {"concurrency": True}, "concurrency"),

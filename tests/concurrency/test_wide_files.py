@@ -122,7 +122,7 @@ async def test_the_schema_before_the_first_step(path: Path) -> None:
 
 async def test_seek_before_the_first_step(path: Path) -> None:
     async with orcstream.open(path) as file, file.batches(columns=["c5"]) as stream:
-        with pytest.raises(UsageError, match="no row 17"):
+        with pytest.raises(UsageError, match=r"\brow 17\b.*\b16\b"):
             await stream.seek(17)
         await stream.seek(1)
         assert [batch.num_rows async for batch in stream] == [ROWS - 1]
@@ -191,7 +191,7 @@ async def test_columns_take_memory_from_the_limit(way: str, path: Path, tmp_path
             "data_set": lambda: files.read(memory_limit=limit),
             "table": lambda: table.read(memory_limit=limit),
         }
-        with pytest.raises(orcstream.Unsupported, match="raise memory_limit=") as caught:
+        with pytest.raises(orcstream.Unsupported, match=r"\bmemory_limit=") as caught:
             await ways[way]()
         assert caught.value.reason == "too_many_columns"
         assert (await file.read(columns=["c0"], where=where, memory_limit=limit)).num_rows == 0
