@@ -439,7 +439,7 @@ async def test_a_stripe_that_failed_is_not_encoded_again(
     with pytest.raises(MemoryError):
         await out.end_stripe()
     for again in (out.end_stripe, out.commit, out.prepare, lambda: out.write(rows(1))):
-        with pytest.raises(UsageError, match="abort it"):
+        with pytest.raises(UsageError, match=r"\babort\b"):
             await again()
     await out.abort()
     counters.assert_used_once()
@@ -457,7 +457,7 @@ async def test_a_stripe_that_was_cancelled_is_not_encoded_again(
     await out.write(rows(10))
     with anyio.move_on_after(0.05):
         await out.end_stripe()
-    with pytest.raises(UsageError, match="abort it"):
+    with pytest.raises(UsageError, match=r"\babort\b"):
         await out.commit()
     await out.abort()
     counters.assert_used_once()
@@ -557,23 +557,23 @@ async def test_nothing_is_encrypted_on_the_loop(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("encrypt", "message"),
     [
-        ([Encrypt("pii", ["nothing"])], "no column 'nothing'"),
-        ([Encrypt("pii", ["who.name"])], "who"),
-        ([Encrypt("pii", [""])], "no column"),
-        ([Encrypt("pii", [()])], "a column is a name"),
-        ([Encrypt("pii", [5])], "a column is a name"),  # type: ignore[list-item]
-        ([Encrypt("pii", ["pay", "pay"])], "'pay' is encrypted twice"),
-        ([Encrypt("pii", ["pay"]), Encrypt("zz", [("pay",)])], "'pay'.* is encrypted twice"),
-        ([Encrypt("pii", ["who.ssn", "who"])], "'who.ssn' lies within 'who'"),
-        ([Encrypt("pii", ["tags._elem"]), Encrypt("zz", ["tags"])], "'tags._elem' lies within 'tags'"),
-        ([Encrypt("pii", [])], "a list of names"),
-        ([Encrypt("pii", "pay")], "a list of names"),
-        ([Encrypt("", ["pay"])], "is a name"),
-        ([Encrypt(None, ["pay"])], "is a name"),  # type: ignore[arg-type]
+        ([Encrypt("pii", ["nothing"])], "'nothing'"),
+        ([Encrypt("pii", ["who.name"])], r"'who\.name'.*'ssn', 'age'"),
+        ([Encrypt("pii", [""])], "''.*'id', 'who', 'tags', 'pay'"),
+        ([Encrypt("pii", [()])], r"\bname\b.*\(\)"),
+        ([Encrypt("pii", [5])], r"\bname\b.*\b5\b"),  # type: ignore[list-item]
+        ([Encrypt("pii", ["pay", "pay"])], "'pay'"),
+        ([Encrypt("pii", ["pay"]), Encrypt("zz", [("pay",)])], r"\('pay',\)"),
+        ([Encrypt("pii", ["who.ssn", "who"])], r"'who\.ssn'.*'who'"),
+        ([Encrypt("pii", ["tags._elem"]), Encrypt("zz", ["tags"])], r"'tags\._elem'.*'tags'"),
+        ([Encrypt("pii", [])], r"'pii'.*\bnames\b.*\[\]"),
+        ([Encrypt("pii", "pay")], r"'pii'.*\bnames\b.*'pay'"),
+        ([Encrypt("", ["pay"])], r"\bkey\b.*\bname\b.*''"),
+        ([Encrypt(None, ["pay"])], r"\bkey\b.*\bname\b.*\bNone\b"),  # type: ignore[arg-type]
         ([Encrypt("pii", ["pay"], "rot13")], "rot13"),
-        (Encrypt("pii", ["pay"]), "a list of Encrypt"),
-        (["pii:pay"], "a list of Encrypt"),
-        ("pii:pay", "a list of Encrypt"),
+        (Encrypt("pii", ["pay"]), r"\bencrypt\b.*\blist\b.*Encrypt\("),
+        (["pii:pay"], r"\bencrypt\b.*\bEncrypt\b.*'pii:pay'"),
+        ("pii:pay", r"\bencrypt\b.*\bEncrypt\b.*'pii:pay'"),
     ],
 )
 def test_what_cannot_be_encrypted(encrypt: Any, message: str) -> None:
@@ -582,9 +582,9 @@ def test_what_cannot_be_encrypted(encrypt: Any, message: str) -> None:
 
 
 def test_encryption_needs_keys() -> None:
-    with pytest.raises(UsageError, match="key provider"):
+    with pytest.raises(UsageError, match=r"\bkeys\b"):
         orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT)
-    with pytest.raises(UsageError, match="key provider"):
+    with pytest.raises(UsageError, match=r"\bkeys\b"):
         orcstream.ingest("memory://a/{uuid}.orc", SCHEMA, encrypt=ENCRYPT)
     path: Any = "keys.json"
     with pytest.raises(UsageError, match=r"\bstr\b.*\bopen_keys\b"):

@@ -233,12 +233,12 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
     assert caught.value.reason == "encrypted"
     for second in (fewer, plain):
         # ORC Java notes keys and masks in the attributes of types, too.
-        with pytest.raises(UsageError, match=r"its schema is .* in its attributes|its encryption is"):
+        with pytest.raises(UsageError, match=r"\b(schema|encryption)\b"):
             merged(target, [file, second], store)
     for missing in ((PII,), (TOP,), ()):
-        with pytest.raises(KeyUnavailable, match="required key"):
+        with pytest.raises(KeyUnavailable, match=r"'(top|pii)'"):
             merged(target, [file], provider(missing))
-    with pytest.raises(CorruptTail, match="not the key"):
+    with pytest.raises(CorruptTail, match=r"\bversion 0\b.*'top'"):
         merged(target, [file], provider([PII, Key("top", bytes(32))]))
     with pytest.raises(KeyUnavailable, match="'nobody'"):
         merged(target, [file], store, rekey={"pii": "nobody"})
