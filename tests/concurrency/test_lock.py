@@ -1,0 +1,165 @@
+"""How often a scan takes the interpreter's lock: by its windows and threads, and not by its chunks.
+
+A thread that takes the lock waits up to 5 ms for it beside another that computes in Python. Counting needs no
+quiet machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import orc
+
+import orcstream
+from bench import lineitem
+from orcstream.reader.engine.session import DecodeSpan, RequestSpan
+from tests.reference import compression
+from tests.support import lock
+from tests.support.needs import not_here
+
+ROWS = 400_000
+CALLS = 300
+STARTING = 1
+
+PER_CHUNK = 3
+PER_STEP = 5
+PER_WINDOW_AND_THREAD = 2
+BESIDES = 250
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted() -> None:
+    problem = lock.missing()
+    if problem is not None:
+        not_here(problem)
+
+
+# --- the counter -----------------------------------------------------------------------------------
+
+DATA = "data = bytes(range(256)) * 64; "
+RELEASING = {
+    "interpreter": ("import time", "time.sleep(0)"),
+    "kernel": (
+        "import numpy; from orcstream.codec.metadata._bloom import hash_longs; "
+        "numbers = numpy.arange(100); out = numpy.zeros(100, 'u8')",
+        "hash_longs(numbers, out)",
+    ),
+    "zstandard": (f"import zstandard; {DATA}", "zstandard.compress(data)"),
+    "cramjam": (f"import cramjam; {DATA}", "cramjam.snappy.compress_raw(data)"),
+    "deflate": (f"import deflate; {DATA}", "deflate.deflate_compress(data, 1)"),
+}
+
+
+@pytest.mark.parametrize("name", RELEASING)
+def test_each_take_is_counted(name: str) -> None:
+    setup, call = RELEASING[name]
+    (takes,) = lock.takes_of(setup, f"for _ in range({CALLS}): {call}")
+    assert takes.kind == "caller"
+    assert takes.takes == CALLS + STARTING
+
+
+def test_time_with_the_lock_is_told_from_time_without() -> None:
+    (holding,) = lock.takes_of("", "sum(number * number for number in range(3_000_000))")
+    assert holding.cpu_s > 0.02
+    assert holding.held_s > 0.9 * holding.cpu_s
+    (releasing,) = lock.takes_of("import hashlib", "hashlib.pbkdf2_hmac('sha256', b'', b'', 400_000)")
+    assert releasing.cpu_s > 0.02
+    assert releasing.held_s < 0.1 * releasing.cpu_s
+
+
+def test_threads_are_told_apart_and_places_named() -> None:
+    setup = "import threading, time"
+    work = "target=lambda: [time.sleep(0) for _ in range(50)], name='other'"
+    statement = f"one = threading.Thread({work}); one.start(); time.sleep(0); one.join()"
+    kinds = {takes.kind: takes for takes in lock.takes_of(setup, statement, places=True)}
+    assert set(kinds) == {"caller", "ended"}
+    assert kinds["ended"].takes >= 50
+    assert sum(kinds["ended"].places.values()) == kinds["ended"].takes
+
+
+# --- scans -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Work:
+    """What a scan has to do: windows of rows, and steps, each of a thread on one column."""
+
+    windows: int
+    steps: int
+    chunks: int
+
+
+class Spans:
+    """An observer that counts the steps of each column."""
+
+    def __init__(self) -> None:
+        self.of_columns: Counter[int] = Counter()
+
+    def on_request(self, span: RequestSpan) -> None:
+        pass
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        self.of_columns[span.column_id] += 1
+
+
+async def work_of(path: Path) -> Work:
+    spans = Spans()
+    data = path.read_bytes()
+    chunks = 0
+    async with orcstream.open(str(path), observer=spans) as file:
+        await file.read()
+        for index, stripe in enumerate(file.stripes):
+            start = stripe.offset
+            for stream in (await file.stripe_footer(index)).streams:
+                if file.compression and not stream.kind.is_index:
+                    chunks += len(compression.chunks(data[start : start + stream.length]))
+                start += stream.length
+    return Work(max(spans.of_columns.values()), spans.of_columns.total(), chunks)
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    return lineitem.table(0, ROWS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lock")
+
+
+@pytest.mark.parametrize(
+    ("codec", "chunk_kib", "threads"),
+    [
+        ("zstd", 64, 1),
+        ("zstd", 64, 2),
+        ("zstd", 64, 4),
+        ("zstd", 256, 2),
+        ("zlib", 64, 2),
+        ("snappy", 64, 2),
+        ("lz4", 64, 2),
+        ("none", 64, 2),
+    ],
+)
+async def test_a_scan_takes_the_lock_seldom(
+    table: Any, folder: Path, codec: str, chunk_kib: int, threads: int
+) -> None:
+    path = folder / f"{codec}-{chunk_kib}.orc"
+    if not path.exists():
+        orc.write_table(
+            table,
+            str(path),
+            compression=lineitem.CODECS[codec],
+            compression_block_size=chunk_kib * 1024,
+            dictionary_key_size_threshold=0.5,
+        )
+    work = await work_of(path)
+    scan = f"orcstream.blocking.read({str(path)!r}, decode_threads={threads})"
+    kinds = lock.takes_of("import orcstream.blocking", scan)
+    print(work, {kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
+    assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
+    most = work.chunks * PER_CHUNK + work.steps * PER_STEP + work.windows * threads * PER_WINDOW_AND_THREAD
+    assert sum(kind.takes for kind in kinds) <= most + BESIDES
