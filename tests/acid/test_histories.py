@@ -184,7 +184,7 @@ class Histories(RuleBasedStateMachine):
                 self.next_id += count
                 await stream.write(data)
                 if data[0].get("part", part) == part:
-                    with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+                    with pytest.raises(CommitFailed, match=r"\boverwritten\b"):
                         await stream.commit()
                     await stream.abort()
                     await stream.write(data)

@@ -83,7 +83,7 @@ CHANGES = {
         "3000000001",
         ("change i i double",),
         {"i": 0.5},
-        lost="values of 'i', which is bigint in the file and double in the table",
+        lost=r"'i'.*\bbigint\b.*\bdouble\b",
     ),
     "field_added": Change(
         "id int, s struct<x:int,y:string>",
@@ -96,7 +96,7 @@ CHANGES = {
         "1, array(named_struct('x', 1, 'y', 'a'))",
         ("change s s array<struct<x:int,q:string>>",),
         {"id": 2, "s": [{"x": 2, "q": "b"}]},
-        lost="the field 's.y'",
+        lost=r"'s\.y'",
     ),
     "fields_swapped": Change(
         "id int, s struct<x:int,y:int>",
@@ -157,7 +157,7 @@ async def test_columns_that_change(hive: Hive, name: str, kind: str) -> None:
     for compaction in ("minor", "major"):
         async with opened(hive, table) as one:
             if change.lost:
-                with pytest.raises(Unsupported, match=change.lost.replace("(", r"\(")) as caught:
+                with pytest.raises(Unsupported, match=change.lost) as caught:
                     await one.compact("major")
                 assert caught.value.reason == "columns_would_be_lost"
             else:

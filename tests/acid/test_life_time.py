@@ -150,7 +150,7 @@ async def test_two_tasks_on_one_stream(folder: Path) -> None:
         stream = table.batches(batch_rows=10)
         one = asyncio.create_task(anext(stream))
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError, match="two tasks"):
+        with pytest.raises(UsageError, match=r"\btasks\b"):
             await anext(stream)
         first = await one
         assert first.num_rows + await count(stream) == ROWS

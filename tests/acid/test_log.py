@@ -56,7 +56,7 @@ async def test_what_is_committed_is_seen_and_what_is_open_is_not(url: str) -> No
     assert (await other.snapshot(2)).write_ids == WriteIds(2, aborted=(2,))
     assert (await other.snapshot(2)).directories == {"country=DE": frozenset({delta(1)})}
     assert (await other.snapshot(99)).write_ids == WriteIds(3, aborted=(2,))
-    with pytest.raises(CommitFailed, match="given up"):
+    with pytest.raises(CommitFailed, match=r"\btransaction 2\b"):
         await transaction.commit(Work((delta(2),)))
     with pytest.raises(UsageError):
         await log.snapshot(-1)
@@ -130,11 +130,11 @@ async def test_two_compactions_of_one_range(url: str) -> None:
     first, second, third, fourth = [await log.begin("compaction") for _ in range(4)]
     of = "country=DE/delta_0000001_0000002_v0000005"
     await first.commit(Work((of,), replaces=(delta(1), delta(2))))
-    with pytest.raises(CommitFailed, match="another compaction"):
+    with pytest.raises(CommitFailed, match=r"\bcompaction\b"):
         await second.commit(Work((of,), replaces=(delta(2), delta(3))))
     await third.commit(Work((delta(3),), replaces=(delta(3), delta(4))))
     await log.removing([of])
-    with pytest.raises(CommitFailed, match="removed meanwhile"):
+    with pytest.raises(CommitFailed, match=r"\bdirectories of country=DE\b"):
         await fourth.commit(Work((of,), replaces=(delta(1), delta(2))))
 
 
@@ -146,9 +146,9 @@ async def test_the_dead_are_given_up_and_the_living_are_not(tmp_path: Path) -> N
         os.utime(tmp_path / LOG_FOLDER / f"claim-{number:010}.json", (1000, 1000))
     await alive.heartbeat()
     assert await log.abort_dead(600) == (1,)
-    with pytest.raises(CommitFailed, match=r"given up.*heartbeat"):
+    with pytest.raises(CommitFailed, match=r"\btransaction 1\b.*\bheartbeat\b"):
         await dead.heartbeat()
-    with pytest.raises(CommitFailed, match="given up"):
+    with pytest.raises(CommitFailed, match=r"\btransaction 1\b.*\bheartbeat\b"):
         await dead.commit(Work((delta(1),)))
     await alive.commit(Work((delta(2),)))
     assert await log.abort_dead(0) == (3,)
@@ -253,7 +253,7 @@ async def test_a_later_id_that_is_committed_before_the_first_look(
         patch.setattr(records.Records, "put", overtaken)
         transaction = await log.begin()
     assert transaction.snapshot.write_ids == WriteIds(0)
-    with pytest.raises(CommitFailed, match="meanwhile"):
+    with pytest.raises(CommitFailed, match=r"\bcountry=DE\b"):
         await transaction.commit(Work((delta(1),), ("country=DE",)))
 
 

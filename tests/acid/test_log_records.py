@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -136,7 +137,7 @@ async def test_hostile_records(tmp_path: Path, name: str, text: str) -> None:
     ],
 )
 def test_paths_stay_below_the_table(path: str) -> None:
-    with pytest.raises(ValueError, match="below the table"):
+    with pytest.raises(ValueError, match=re.escape(repr(path))):
         Entry.of({"id": 1, "outcome": "committed", "purpose": "write", "directories": [path]})
 
 
@@ -145,7 +146,7 @@ async def test_an_entry_that_is_missing_is_no_end_of_the_log(tmp_path: Path) -> 
     for _ in range(3):
         await write(log)
     (tmp_path / LOG_FOLDER / "entry-0000000002.json").unlink()
-    with pytest.raises(FormatError, match="gaps"):
+    with pytest.raises(FormatError, match=r"\blog\b.*\bentries\b"):
         await TransactionLog(str(tmp_path)).snapshot()
 
 

@@ -115,7 +115,7 @@ async def test_events_without_ids(kind: str, at: int, tmp_path: Path) -> None:
     if kind == "delta":
         row[0], row[5] = (0 if at else None), (1, "x")
     put(tmp_path / f"{kind}_0000002_0000002_0000" / "bucket_00000", [tuple(row)])
-    with pytest.raises(FormatError, match="an event without ids"):
+    with pytest.raises(FormatError, match=rf"/{kind}_0000002_.*\bids\b"):
         await read(tmp_path, row_ids=True)
 
 
@@ -340,7 +340,7 @@ async def test_a_log_compacts_no_column_away(tmp_path: Path) -> None:
         async with await table.transaction() as transaction:
             await transaction.insert([{"k": 2, "v": "y"}])
         await table.compact("minor")  # which leaves the file alone
-        with pytest.raises(Unsupported, match="'other' of 000000_0") as caught:
+        with pytest.raises(Unsupported, match=r"'other'.*\b000000_0\b") as caught:
             await table.compact("major")
         assert caught.value.reason == "columns_would_be_lost"
         compaction = await table.begin_compaction("major")

@@ -121,7 +121,7 @@ async def test_what_is_inserted_before_and_committed_after(url: str) -> None:
         await after.insert([(30, "after")])
         await change.overwrite([(10, "new")])
         await change.commit()
-        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+        with pytest.raises(CommitFailed, match=r"\boverwritten\b"):
             await before.commit()
         await before.abort()
         await after.commit()
@@ -138,7 +138,7 @@ async def test_the_first_that_changes_rows_wins(url: str, is_overwrite: bool) ->
             await (other.overwrite(ROWS) if is_overwrite else other.update({"name": "changed"}))
             first, second = (change, other) if first_is_overwrite else (other, change)
             await first.commit()
-            with pytest.raises(CommitFailed, match="changed rows"):
+            with pytest.raises(CommitFailed, match=r"\btransaction\b.*\brows\b"):
                 await second.commit()
             await second.abort()
             left = "changed" if not is_overwrite and not first_is_overwrite else "old"
@@ -150,7 +150,7 @@ async def test_a_transaction_does_nothing_else_there(url: str) -> None:
     async with acid.open_table(url) as table:
         change = await table.transaction()
         await change.insert([(20, "new")])
-        with pytest.raises(UsageError, match="nothing else there"):
+        with pytest.raises(UsageError, match=r"\boverwrites\b"):
             await change.overwrite([(21, "new")])
         await change.commit()
         for work in ("insert", "overwrite", "update", "delete"):
@@ -159,7 +159,7 @@ async def test_a_transaction_does_nothing_else_there(url: str) -> None:
                 await change.overwrite([("x", 1)])
             await change.overwrite([(30, "new")])
             given: dict[str, Any] = {"insert": [(1, "x")], "overwrite": [], "update": {"name": "x"}}
-            with pytest.raises(UsageError, match="nothing else there"):
+            with pytest.raises(UsageError, match=r"\boverwrites\b"):
                 await getattr(change, work)(*([given[work]] if work in given else []))
             await change.abort()
     assert await rows_of(url) == {**OLD, 20: "new"}

@@ -150,7 +150,7 @@ async def test_a_file_of_which_nothing_was_flushed(url: str) -> None:
         assert (await table.clean(older_than_s=0)).directories == ("delta_0000001_0000010_0000",)
         assert set(await rows_of(url)) == {2}
         # The stream finds out, and goes on in another batch.
-        with pytest.raises(CommitFailed, match="given up"):
+        with pytest.raises(CommitFailed, match=r"\btransaction 2\b.*\bheartbeat\b"):
             await stream.commit()
         await stream.abort()
         await stream.write([{"id": 0, "name": "bucket 1"}])
@@ -257,7 +257,7 @@ async def test_data_that_does_not_fit(url: str) -> None:
         with pytest.raises(SchemaMismatch):
             await stream.write([{"id": "x", "name": "a"}])
         await stream.write(rows(0, 1))
-        with pytest.raises(UsageError, match="not committed yet"):
+        with pytest.raises(UsageError, match=r"\bcommitted\b"):
             async with stream.transaction():
                 raise AssertionError
         await stream.commit()
@@ -268,9 +268,9 @@ async def test_data_that_does_not_fit(url: str) -> None:
             raise ZeroDivisionError
 
         schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
-        with pytest.raises(SourceError, match="Arrow stream failed"):
+        with pytest.raises(SourceError, match=r"\bArrow stream\b.*\b22\b"):
             await stream.write(pa.RecordBatchReader.from_batches(schema, batches()))
-        with pytest.raises(UsageError, match="abort it"):
+        with pytest.raises(UsageError, match=r"\babort\b"):
             await stream.commit()
         await stream.abort()
         assert (await stream.write(rows(6, 1)), await stream.commit()) == (1, 11)
@@ -295,7 +295,7 @@ async def test_a_flush_that_fails(url: str, monkeypatch: pytest.MonkeyPatch) -> 
                 await stream.commit()
         assert AppendSink.flush is flush
         for work in (stream.commit(), stream.write(rows(4, 1))):
-            with pytest.raises(UsageError, match="abort it"):
+            with pytest.raises(UsageError, match=r"\babort\b"):
                 await work
         await stream.abort()
         assert set(await rows_of(url)) == {0, 1}
@@ -313,7 +313,7 @@ async def test_given_up_by_others(url: str) -> None:
         await stream.commit()
         await stream.write(rows(1, 1))
         assert await TransactionLog(url).abort_dead(0) == tuple(range(2, 11))
-        with pytest.raises(CommitFailed, match="given up"):
+        with pytest.raises(CommitFailed, match=r"\btransaction 2\b.*\bheartbeat\b"):
             await stream.commit()
         await stream.abort()
         assert (await stream.write(rows(1, 1)), await stream.commit()) == (1, 11)
@@ -356,14 +356,14 @@ async def test_two_tasks_and_closed_streams(url: str) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream.write, rows(0, 1))
             await checkpoint()
-            with pytest.raises(UsageError, match="two tasks"):
+            with pytest.raises(UsageError, match=r"\btasks\b"):
                 await stream.write(rows(1, 1))
         await stream.aclose()
         await stream.aclose()
         with pytest.raises(UsageError, match="closed"):
             await stream.write(rows(1, 1))
         for count in (0, 1001, True):
-            with pytest.raises(UsageError, match="1 to 1000"):
+            with pytest.raises(UsageError, match=rf"\b1000\b.*\b{count}\b"):
                 table.stream(transactions=count)
     assert await rows_of(url) == {}
 

@@ -105,7 +105,7 @@ async def test_the_end_of_a_stream_says_so(url: str) -> None:
                 await stream.write([(1, "streamed")])
                 await overwrite(url, 10)
 
-        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+        with pytest.raises(CommitFailed, match=r"\boverwritten\b"):
             await work()
     assert await ids_of(url) == {10}
     assert await data_of(url) == {"base_0000011"}

@@ -86,7 +86,7 @@ async def test_what_is_refused(url: str) -> None:
         # What was refused left nothing, and the transaction goes on.
         assert await change.update({"name": None}, col("part") == 2) == 1
         await change.commit()
-        with pytest.raises(UsageError, match="has ended"):
+        with pytest.raises(UsageError, match=r"\btransaction\b"):
             await change.insert([])
     assert await rows_of(url) == {1: "a", 2: None}
 
@@ -122,7 +122,7 @@ async def test_two_tasks_in_one_transaction(url: str) -> None:
     async with acid.open_table(url) as table, await table.transaction() as change:
         one = asyncio.create_task(change.delete(col("id") == 1))
         await asyncio.sleep(0)
-        with pytest.raises(UsageError, match="two tasks"):
+        with pytest.raises(UsageError, match=r"\btasks\b"):
             await change.insert([(1, "x")])
         assert await one == 1
 
@@ -226,9 +226,9 @@ async def test_half_of_a_statement_never_counts(url: str) -> None:
         change = await table.transaction()
         with pytest.raises(ValueError, match="no more"):
             await change.update(failing)
-        with pytest.raises(UsageError, match="half-way"):
+        with pytest.raises(UsageError, match=r"\babort\b"):
             await change.insert([{"id": 30, "name": "x", "part": 0}])
-        with pytest.raises(UsageError, match="half-way"):
+        with pytest.raises(UsageError, match=r"\babort\b"):
             await change.commit()
         await change.abort()
     assert calls == 2
@@ -314,13 +314,13 @@ async def test_a_part_of_a_table_with_a_log(part: str, url: str, monkeypatch: py
         assert (await table.read()).to_pylist() == [{"id": 1, "name": "a"}]
     if not url.startswith("memory"):
         monkeypatch.chdir(url)
-        with pytest.raises(UsageError, match="whose log"):
+        with pytest.raises(UsageError, match=r"\bwrite_ids="):
             await acid.open_table(part)
 
 
 @pytest.mark.parametrize("kind", ["double", "float", "timestamp", "timestamp with local time zone", "binary"])
 async def test_partition_columns_that_no_folder_can_name(kind: str, url: str) -> None:
     """Nobody could write such a table, which was only said by its first transaction."""
-    with pytest.raises(UsageError, match="there are no partitions by that"):
+    with pytest.raises(UsageError, match=rf"'part'.*\b{kind}\b"):
         await acid.create_table(url, SCHEMA, partitions={"part": kind})
     await acid.create_table(url, SCHEMA, partitions={"part": "int"})
