@@ -143,7 +143,7 @@ def check_pair(path: Path, source: str, target: str, values: list[Any], threshol
             return  # the bytes of a dictionary's text are beyond Java
         assert "IllegalEvolution" in message or (source, target) in JAVA_FAILS, (source, target, message)
         schemas = [Schema.parse(str(root(text))) for text in (source, target)]
-        with pytest.raises(SchemaMismatch, match="cannot be read as"):
+        with pytest.raises(SchemaMismatch, match="'a"):
             project(schemas[0], read_schema=schemas[1])
         return
     time = target.startswith("timestamp") or source.startswith("timestamp")

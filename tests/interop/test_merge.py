@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -296,7 +297,7 @@ def test_files_of_all_writers(tmp_path: Path, corpus_folder: Path, name: str) ->
     taken = java_merged(java, [path, path]) if path.stat().st_size < LARGEST else None
     if name in NOT_MERGEABLE:
         assert not taken or name == "apache-orc/zero.orc"
-        with pytest.raises(orcstream.OrcError, match="no file to merge"):
+        with pytest.raises(orcstream.OrcError, match=re.escape(str(path))):
             merged(ours, [path, path], skip_incompatible=True)
         return
     result = merged(ours, [path, path])

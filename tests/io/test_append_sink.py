@@ -133,7 +133,7 @@ async def test_two_tasks_cannot_write_at_once(tmp_path: Path) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(sink.write, DATA)
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError, match="two tasks"):
+        with pytest.raises(UsageError, match=r"\btasks\b"):
             await sink.write(b"x")
     await sink.aclose()
 

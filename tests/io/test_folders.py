@@ -216,7 +216,7 @@ async def test_keys_that_s3_has_no_time_for_are_removed_later(
     for code, expected in (("AccessDenied", PermissionError), ("NoSuchVersion", SourceError)):
         asked.clear()
         codes[:] = [{"1": "SlowDown", "2": code}]
-        with pytest.raises(expected, match=f"t/2 was not removed: {code}"):
+        with pytest.raises(expected, match=f"t/2 .*{code}"):
             await remove_files(url, names, storage_options=store.options)
         assert len(asked) == 1
     assert leased_clients() == 0
@@ -306,9 +306,9 @@ async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     nobody = {"endpoint_url": options["endpoint_url"]}
-    with pytest.raises(PermissionError, match="no credentials were found"):
+    with pytest.raises(PermissionError, match=r"\bstorage_options\b.*\bkey\b.*\bsecret\b"):
         await list_files(url, storage_options=nobody)
-    with pytest.raises(PermissionError, match="no credentials were found"):
+    with pytest.raises(PermissionError, match=r"\bstorage_options\b.*\bkey\b.*\bsecret\b"):
         await remove_files(url, ["a"], storage_options=nobody)
     assert leased_clients() == 0
 

@@ -89,7 +89,7 @@ async def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "b"))
     assert (await asked("webhdfs:///t"))[0] == ["http://b:9870"]
     assert (await asked("webhdfs:///t", hadoop_conf_dir=str(tmp_path / "c")))[0] == ["http://c:9870"]
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match=r"\bhadoop_conf_dir\b.*/d'"):
         await asked("webhdfs:///t", hadoop_conf_dir=str(tmp_path / "d"))
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "nowhere"))
     assert configuration_folder(None, {}) is None
@@ -110,7 +110,7 @@ async def test_as_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await asked("webhdfs://me@nn/t"))[1] == {"user.name": "me"}
     assert (await asked("webhdfs://nn/t", token="x"))[1] == {"delegation": "x"}
     write_configuration(tmp_path, {"hadoop.security.authentication": "kerberos"})
-    with pytest.raises(UsageError, match="believes no names"):
+    with pytest.raises(UsageError, match=r"\bhadoop\.security\.authentication\b.*\bkerberos=True\b"):
         await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path)
     assert (await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path, token="x"))[1] == {"delegation": "x"}
     tokens = tmp_path / "tokens"
@@ -121,7 +121,9 @@ async def test_as_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = (await asked("webhdfs://nn:1/t", hadoop_conf_dir=tmp_path))[1]
     assert base64.urlsafe_b64decode(identity["delegation"] + "==") == b"\1i\1p\x15HDFS_DELEGATION_TOKEN\4nn:1"
     assert (await asked("webhdfs://me@nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "me"}
-    with pytest.raises(UsageError, match=r"believes no names.*has tokens for nn:1 only"):
+    with pytest.raises(
+        UsageError, match=r"\bhadoop\.security\.authentication\b.*\bHADOOP_TOKEN_FILE_LOCATION\b.*\bnn:1\b"
+    ):
         await asked("webhdfs://nn:2/t", hadoop_conf_dir=tmp_path)
     write_configuration(tmp_path, {"hadoop.security.authentication": "simple"})
     assert (await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "etl"}
@@ -146,7 +148,7 @@ OUTSIDE = b"""<!DOCTYPE configuration [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     "data", [LAUGHS, OUTSIDE, b"<!DOCTYPE configuration SYSTEM 'http://x/'><configuration/>"]
 )
 def test_document_types_are_refused(data: bytes) -> None:
-    with pytest.raises(UsageError, match="document types are refused"):
+    with pytest.raises(UsageError, match=r"\bcore-site\.xml\b.*\bdocument types\b"):
         properties_of(data, "core-site.xml")
 
 

@@ -96,7 +96,7 @@ async def test_a_panic_ends_no_program() -> None:
         """As Rust's come out: none of Python's exceptions."""
 
     hdfs = HdfsNative(NativeConnection(Client(PanicException("at file.rs")), hdfs_native), "hdfs://h/a")
-    with pytest.raises(SourceError, match="hdfs-native failed: at file"):
+    with pytest.raises(SourceError, match=r"\bhdfs-native\b.*at file\.rs"):
         await hdfs.status("/a")
 
 
@@ -114,11 +114,11 @@ async def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ("hdfs://nn/a", {"user": "me"}, "HADOOP_USER_NAME"),
         ("hdfs://me@nn/a", {}, "HADOOP_USER_NAME"),
         ("hdfs://nn/a", {"token": "t"}, "HADOOP_TOKEN_FILE_LOCATION"),
-        ("hdfs://nn/a", {"replication": 1}, "property of Hadoop's"),
-        ("hdfs://nn/a", {"dfs.replication": 1}, "property of Hadoop's"),
+        ("hdfs://nn/a", {"replication": 1}, "'replication'"),
+        ("hdfs://nn/a", {"dfs.replication": 1}, r"'dfs\.replication'"),
         ("hdfs:///a", {}, "fs.defaultFS"),
         ("hdfs://no-such-service/a", {}, "NameNode"),
-        ("hdfs://nn:1/a", {"hadoop_conf_dir": "/nowhere"}, "no folder"),
+        ("hdfs://nn:1/a", {"hadoop_conf_dir": "/nowhere"}, r"\bhadoop_conf_dir\b.*'/nowhere'"),
         ("hdfs://nn:1/../a", {}, r"'\.\.'"),
     ],
 )
@@ -384,7 +384,7 @@ async def test_what_fails_ends_the_upload(
         native_hdfs.native_url(f"{folder}/a"), sink_options={"part_bytes": 10, "retries": 3}
     )
     await sink.write(b"x" * 10)
-    with pytest.raises(SinkError, match=r"All nodes failed for write.*over webhdfs://"):
+    with pytest.raises(SinkError, match=r"All nodes failed for write.*\bwebhdfs://"):
         await sink.prepare()
     await sink.abort()
     gc.collect()

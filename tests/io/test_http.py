@@ -186,9 +186,9 @@ async def test_a_senseless_content_range_is_an_error(range_server: RangeServer, 
 @pytest.mark.parametrize(
     ("content_range", "what"),
     [
-        ("bytes 3-4/25600", "asked for"),
-        ("bytes 0-0/25600", "the answer has 0 to 1"),
-        ("bytes 0-8/25600", "2 of the 9 bytes"),
+        ("bytes 3-4/25600", r"\b0 to 9\b.*\b3 to 5\b"),
+        ("bytes 0-0/25600", r"\b0 to 9\b.*\b0 to 1\b"),
+        ("bytes 0-8/25600", r"\b2\b.*\b9 bytes\b"),
     ],
     ids=["elsewhere", "body longer than announced", "body shorter than announced"],
 )
@@ -245,7 +245,7 @@ async def test_a_part_that_is_called_the_whole_is_refused(range_server: RangeSer
     url = range_server.serve("a", DATA)
     range_server.statuses = [(200, {"Content-Range": f"bytes 25598-25599/{len(DATA)}"})]
     async with opened(url) as source:
-        with pytest.raises(SourceError, match="of a part"):
+        with pytest.raises(SourceError, match=r"\bstatus 200\b.*\bContent-Range\b"):
             await source.fetch_suffix(2)
 
 
@@ -256,11 +256,11 @@ async def test_one_empty_answer_does_not_make_an_object_empty(
     url = range_server.serve("a", DATA)
     range_server.statuses, range_server.refusal = [(200, etag)], b""
     async with opened(url) as source:
-        with pytest.raises(Transient, match="empty answer"):
+        with pytest.raises(Transient, match=r"\bempty\b"):
             await source.fetch_suffix(100)
         assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
         range_server.statuses = [(200, {})]
-        with pytest.raises(Transient, match="empty answer"):
+        with pytest.raises(Transient, match=r"\bempty\b"):
             await source.fetch(ByteRange(0, 9))
         range_server.statuses = [(200, {"ETag": '"2"'})]
         with pytest.raises(SourceChanged):
@@ -385,7 +385,7 @@ async def test_a_refusal_behind_a_redirect_says_where_it_comes_from(range_server
         range_server.statuses = [(302, {"Location": f"{other.url}/b?token=hunter2"})]
         other.statuses = [(401, {})]
         async with opened(range_server.serve("a", DATA), headers={"X-Api-Key": "1"}) as source:
-            with pytest.raises(PermissionError, match=f"redirected to {other.url}, which gets no") as caught:
+            with pytest.raises(PermissionError, match=rf"{other.url}\b.*\bcredentials\b") as caught:
                 await source.fetch_suffix(100)
     assert "hunter2" not in str(caught.value)
 
@@ -394,7 +394,7 @@ async def test_a_refusal_behind_a_redirect_says_where_it_comes_from(range_server
 async def test_redirects_to_what_is_not_http_are_refused(range_server: RangeServer, location: str) -> None:
     range_server.statuses = [(302, {"Location": location})]
     async with opened(range_server.serve("a", DATA)) as source:
-        with pytest.raises(SourceError, match="a redirect to"):
+        with pytest.raises(SourceError, match=r"\bredirect\b"):
             await source.fetch_suffix(100)
 
 
@@ -469,7 +469,7 @@ async def test_nothing_is_told_of_a_body_of_another_length(range_server: RangeSe
         told: list[RangeBuffer] = []
         halfway = range_server.halfway = threading.Event()
         threading.Timer(0.2, halfway.set).start()
-        with anyio.fail_after(10), pytest.raises(ShortRead, match="that were announced"):
+        with anyio.fail_after(10), pytest.raises(ShortRead, match=r"\b20000 bytes\b"):
             await source.fetch(ByteRange(100, 20_100), told.append)
     assert not told
 
@@ -489,7 +489,7 @@ async def test_nothing_is_told_of_another_version(range_server: RangeServer, sta
 @pytest.mark.parametrize(
     ("host", "options", "what"),
     [
-        (f"{'a' * 64}.example", {}, "no request can be made"),
+        (f"{'a' * 64}.example", {}, r"\bUnicodeError\b"),
         ("127.0.0.1", {"tokn": 1}, "tokn"),
     ],
     ids=["a label that is too long", "an option that nobody knows"],

@@ -91,7 +91,7 @@ async def test_keys_of_aws_that_cannot_be_used(aws: AwsStore) -> None:
     aws.client.schedule_key_deletion(KeyId=ended, PendingWindowInDays=7)
     signing = aws.client.create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["KeyId"]
     async with aws.provider() as provider:
-        for name, why in ((disabled, "Disabled"), (ended, "PendingDeletion"), (signing, "not symmetric")):
+        for name, why in ((disabled, "Disabled"), (ended, "PendingDeletion"), (signing, "symmetric")):
             with pytest.raises(KeyUnavailable, match=why):
                 await provider.current_key(name)
 
@@ -194,7 +194,7 @@ async def test_names_of_google(gcp: GcpStore) -> None:
             with pytest.raises(KeyUnavailable):
                 await provider.current_key(name)
         gcp.kms.disabled.add("k")
-        with pytest.raises(KeyUnavailable, match="no version that encrypts"):
+        with pytest.raises(KeyUnavailable, match=r"'k'.*\bsymmetric\b"):
             await provider.current_key("k")
 
 
@@ -269,7 +269,7 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
             with pytest.raises(KeyUnavailable):
                 await provider.decrypt_local_key(key, f"{head}\0".encode() + bytes(256))
         monkeypatch.setattr("tests.servers.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
-        with pytest.raises(KeyUnavailable, match="cannot wrap"):
+        with pytest.raises(KeyUnavailable, match=r"\bJsonWebKeyType\.EC\b"):
             await provider.current_key(name)
 
 

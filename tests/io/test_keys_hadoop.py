@@ -274,7 +274,7 @@ async def test_a_ticket_is_shown_once(kms: FakeKms, tickets: Tickets) -> None:
 async def test_no_ticket(kms: FakeKms, tickets: Tickets) -> None:
     kms.tickets = {"x"}
     async with HadoopKeyProvider(kms.place, user="me") as provider:
-        with pytest.raises(KeyUnavailable, match="it wants a Kerberos ticket"):
+        with pytest.raises(KeyUnavailable, match=r"\b401\b.*\bKerberos\b"):
             await provider.current_key("pii")
     async with HadoopKeyProvider(kms.place, kerberos=True) as provider:
         tickets.failure = ImportError("no gssapi")
@@ -331,7 +331,7 @@ async def test_another_server_stands_in(fault: Any) -> None:
 async def test_a_refusal_is_not_taken_to_another_server() -> None:
     with two_kms() as (one, other):
         async with HadoopKeyProvider(f"kms://http@127.0.0.2;127.0.0.1:{one.port}/kms", user="me") as provider:
-            with pytest.raises(KeyUnavailable, match="there is no key"):
+            with pytest.raises(KeyUnavailable, match="'pii'"):
                 await provider.current_key("pii")
         assert len(one.asked) + len(other.asked) == 1
 
@@ -355,7 +355,7 @@ async def test_over_tls(tmp_path: Path) -> None:
             async with HadoopKeyProvider(place, user="me", verify=verify) as provider:
                 await provider.current_key("pii")
         async with HadoopKeyProvider(place, user="me") as provider:
-            with pytest.raises(SourceError, match="secure"):
+            with pytest.raises(SourceError, match="Certificate"):
                 await provider.current_key("pii")
         async with HadoopKeyProvider(place, user="me", verify=str(tmp_path / "none")) as provider:
             with pytest.raises(UsageError, match="verify"):

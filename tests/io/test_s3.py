@@ -421,7 +421,7 @@ async def test_without_credentials_it_is_said_what_to_give(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     options = {"endpoint_url": range_server.url}
-    with pytest.raises(PermissionError, match=r"\bstorage_options key and secret\b"):
+    with pytest.raises(PermissionError, match=r"\bstorage_options\b.*\bkey\b.*\bsecret\b"):
         await (
             orcstream.open("s3://bucket/a", storage_options=options) if step == "read" else write_one(options)
         )
@@ -451,7 +451,7 @@ async def test_what_cannot_be_a_bucket_is_said_so(range_server: RangeServer, url
         "list": lambda: list_files(url, storage_options=options),
         "write": write,
     }
-    with pytest.raises(UsageError, match="no name of a bucket") as caught:
+    with pytest.raises(UsageError, match=r"\bbucket\b.*s3://bucket/key") as caught:
         await steps[step]()
     assert "KEY:secret" not in "".join(traceback.format_exception(caught.value))
     assert leased_clients() == 0

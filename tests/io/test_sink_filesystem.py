@@ -63,11 +63,11 @@ async def test_an_answer_that_was_lost_is_found_out(
 @pytest.mark.parametrize(
     ("rename", "error", "message"),
     [
-        (not_done, CommitFailed, "did not move"),
+        (not_done, CommitFailed, r"\bmove\b"),
         (refused, PermissionError, "denied"),
         (misunderstood, CommitFailed, "of another kind"),
-        (overtaken, CommitUnknown, "17 bytes instead of 7"),
-        (lost, CommitFailed, "is gone"),
+        (overtaken, CommitUnknown, r"\b17 bytes\b.*\b7\b"),
+        (lost, CommitFailed, r"\bgone\b"),
     ],
     ids=lambda case: getattr(case, "__name__", None),
 )
@@ -96,7 +96,7 @@ async def test_what_cannot_be_found_out(store: SinkStore, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(RenamingFileSystem, "info", silent)
-        with pytest.raises(CommitUnknown, match="committing again"):
+        with pytest.raises(CommitUnknown, match=r"\breset\b"):
             await store.commit(prepared, retries=0)
     await store.commit(prepared)
     assert store.seen("a.orc") == b"content"

@@ -285,7 +285,7 @@ async def test_a_listing_is_read_page_by_page() -> None:
         assert [query.get("startAfter") for _, _, query, _ in fake.asked] == [None, "b"]
     for pages in ([page(["a"], 1)], [page(["a"], 1), page(["b"], 1), page(["a"], 1)], [page([], 1)]):
         async with serving(*pages) as fake, calling(fake) as hdfs:
-            with pytest.raises(SourceError, match="does not go on"):
+            with pytest.raises(SourceError, match=r"\blisting\b"):
                 await hdfs.list_folder("/d")
     for name in ("..", "x/y", "\ud800", ""):
         async with serving(page([name], 0)) as fake, calling(fake) as hdfs:
@@ -297,9 +297,9 @@ async def test_a_listing_is_read_page_by_page() -> None:
 async def test_numbers_that_no_clock_or_file_has(name: str) -> None:
     status = {"FileStatus": STATUS["FileStatus"] | {name: 10**400}}
     async with serving(said(status)) as fake:
-        with pytest.raises(SourceError, match="a number that is none"):
+        with pytest.raises(SourceError, match=r"\bnumber\b"):
             await list_files(fake.url)
-        with pytest.raises(SourceError, match="a number that is none"):
+        with pytest.raises(SourceError, match=r"\bnumber\b"):
             await orcstream.open(fake.url)
 
 
@@ -420,7 +420,12 @@ async def test_over_tls(tmp_path: Path) -> None:
     tls.load_cert_chain(path)
     async with serving(said(STATUS), tls=tls) as fake:
         url = fake.url.replace("webhdfs:", "swebhdfs:")
-        for verify, expected in ((str(path), None), (False, None), (True, "secure"), (None, "secure")):
+        for verify, expected in (
+            (str(path), None),
+            (False, None),
+            (True, "Certificate"),
+            (None, "Certificate"),
+        ):
             place = place_of(url, url)
             lease = await lease_webhdfs({**place.options, "session_verify": verify}, url)
             try:
