@@ -306,7 +306,7 @@ def test_encrypted_columns(tmp_path: Path) -> None:
     run(fill)
     files = files_of(url)
     what = TableToCompact(url, "major", access=Access({}, str(store)))
-    for without, message in ((TableToCompact(url, "major"), "key cannot be had"), (what, "encrypt=")):
+    for without, message in ((TableToCompact(url, "major"), r"\brow\.name\b.*\bkey\b"), (what, "encrypt=")):
         with pytest.raises((UsageError, KeyUnavailable), match=message):
             compact_table_with(here, without)
         assert files_of(url) == files

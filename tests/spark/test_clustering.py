@@ -88,6 +88,6 @@ def test_columns_without_an_order_are_refused_at_once() -> None:
         schema = StructType([StructField("a", LongType()), StructField("l", ArrayType(LongType()))])
         columns = schema.names
 
-    for name, text in (("l", "'l' is array<bigint>"), ("x", "there is no column 'x'")):
+    for name, text in (("l", "'l'.*array<bigint>"), ("x", r"'x'.*\ba, l\b")):
         with pytest.raises(UsageError, match=text):
             in_z_order(Table(), ["a", name], None)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_a_file_of_another_table_with_the_same_name(scene: Scene) -> None:
     state = LocalFile.of(str(scene.victim / "a.orc"), str(temporary))
     scene.before = scene.outside()
     scene.put_stream(f"{BATCH}.intent", {"files": [file_record("a.orc", state)], "removes": []})
-    with pytest.raises(FormatError, match="is of another file"):
+    with pytest.raises(FormatError, match=r"a\.orc .*/victim/a\.orc'"):
         scene.commit()
     assert scene.outside() == scene.before
 
@@ -153,7 +154,7 @@ def test_a_merge_of_a_stream(scene: Scene, number: int, place: str) -> None:
         scene.commit()  # rows are committed all the same; the merge is left for somebody to look at
         assert scene.outside() == scene.before
         if path != "link/a.orc":
-            with pytest.raises(FormatError, match="below the table"):
+            with pytest.raises(FormatError, match=rf"plan\.json: .*{re.escape(repr(path))}"):
                 the_loop().run(partial(claimed_paths, scene.plan.files, [PLAN]))
 
 
@@ -191,7 +192,7 @@ def test_a_result_of_a_job(scene: Scene, number: int, name: str) -> None:
     if name == "merged":
         record = {"how": "copied", "sources": [path]}
     scene.put(folder, f"{0:06}.{name}", record)
-    with pytest.raises(FormatError, match="the group has no file"):
+    with pytest.raises(FormatError, match=rf"{name}\.json: .*{re.escape(repr(path))}"):
         scene.compact()
     assert scene.outside() == scene.before
     assert (scene.table / "z.orc").exists()
@@ -245,7 +246,7 @@ def test_readers_refuse_such_records(scene: Scene) -> None:
     add(scene.table, target, [1])
     scene.put_stream("compact-00000000/plan", {"groups": [group("../victim/a.orc", target)]})
     scene.put_stream("compact-00000000/000000.merged", {})
-    with pytest.raises(FormatError, match="below the table"):
+    with pytest.raises(FormatError, match=r"plan\.json: .*'\.\./victim/a\.orc'"):
         reader_of(SCHEMA, {"path": str(scene.table)}).partitions()
 
 
@@ -254,7 +255,7 @@ def test_a_batch_that_leads_out_by_a_link_is_not_begun(scene: Scene) -> None:
     (scene.table / "p=p0").symlink_to(scene.victim)
     plan = plan_of(str(scene.table), partition_by='["p"]')
     messages = prepared(plan, 0)
-    with pytest.raises(UsageError, match="leads out of the folder"):
+    with pytest.raises(UsageError, match=r"'p=p0/.*/victim\b"):
         the_loop().run(partial(commit_batch, plan, 0, messages))
     assert not list((scene.table / LOG_FOLDER).rglob("*.json"))
 
@@ -268,6 +269,6 @@ def test_names_that_no_record_may_hold(scene: Scene) -> None:
     assert {"a\\b.orc", "c\\d.orc"} < names
     assert len(names) == 3
     plan = StreamPlan(scene.plan.files, 0, 1, overwrite=True)
-    with pytest.raises(UsageError, match="no relative path"):
+    with pytest.raises(UsageError, match=r"'a\\\\b\.orc'"):
         the_loop().run(partial(commit_batch, plan, 0, prepared(plan, 0)))
     assert {path.name for path in scene.table.glob("*.orc") if path.stem.count("\\")} < names

@@ -126,13 +126,13 @@ def _bytes_read(folder: Path, where: orcstream.Expr) -> int:
 
 def test_what_cannot_be_ingested(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(3).toDF("id")
-    with pytest.raises(orcstream.UsageError, match="one order"):
+    with pytest.raises(orcstream.UsageError, match=r"\bsort_by\b.*\bz_order_by\b"):
         jobs.ingest(spark, df, str(tmp_path), sort_by=["id"], z_order_by=["id"])
     with pytest.raises(orcstream.UsageError, match=r"'x'.*\bid\b"):
         jobs.ingest(spark, df, str(tmp_path), sort_by=["x"])
     with pytest.raises(orcstream.UsageError, match=r"\bformat: csv\b"):
         jobs.ingest(spark, "folder", str(tmp_path))
-    with pytest.raises(orcstream.UsageError, match="give a checkpoint"):
+    with pytest.raises(orcstream.UsageError, match=r"\bcheckpoint\b"):
         jobs.ingest(spark, "rows.csv", "s3://bucket/table", schema="id int")
     with pytest.raises(orcstream.UsageError, match=r"\bbloom\b"):
         jobs.ingest(spark, df, str(tmp_path), options={"bloom": "id"})

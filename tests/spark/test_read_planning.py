@@ -226,9 +226,9 @@ def test_rows_and_columns(tmp_path: Path) -> None:
         read({"path": url, "rows": "7"})
     with pytest.raises(ColumnNotFound):
         read({"path": url, "columns": "id,other"})
-    with pytest.raises(UsageError, match="for SQL, use CREATE TEMPORARY VIEW"):
+    with pytest.raises(UsageError, match=r"\bload\(\).*\bCREATE TEMPORARY VIEW\b"):
         reader_of(columns("id:bigint"), {})
-    with pytest.raises(UsageError, match=r"no table of its catalog .* use CREATE TEMPORARY VIEW"):
+    with pytest.raises(UsageError, match=r"\bcatalog\b.*\bCREATE TEMPORARY VIEW\b"):
         read({"path": url, "location": url})
     with pytest.raises(UsageError, match=r"\bcolums\b.*\bcolumns\b"):
         read({"path": url, "colums": "id"})
@@ -414,7 +414,7 @@ def test_columns_that_are_not_to_hold_nulls(tmp_path: Path) -> None:
         ("m.value", (1, None, None, {"k": None})),
     ):
         write(tmp_path / "t.orc", stored, [*good, bad])
-        with pytest.raises(SchemaMismatch, match=rf"t\.orc: the column '{name}' is not to hold nulls"):
+        with pytest.raises(SchemaMismatch, match=rf"t\.orc: .*'{name}'.*\bnulls\b"):
             rows()
 
 
@@ -437,10 +437,10 @@ def test_secrets_are_in_no_text_of_a_plan() -> None:
 @pytest.mark.parametrize(
     ("stored", "options", "text"),
     [
-        ("array<int>", {}, "the root of this file is none"),
-        ("struct<a:int,u:uniontype<int,string>>", {}, "choose the columns without u"),
-        ("struct<a:int>", {"columns": "b"}, "no column 'b'"),
-        ("struct<a:int>", {"columns": "a.b", "mergeSchema": "true"}, "no file has a column 'a.b'"),
+        ("array<int>", {}, r"\bstructs\b"),
+        ("struct<a:int,u:uniontype<int,string>>", {}, r"\bu\b.*option\('columns'"),
+        ("struct<a:int>", {"columns": "b"}, "'b'.*'a'"),
+        ("struct<a:int>", {"columns": "a.b", "mergeSchema": "true"}, r"'a\.b'"),
     ],
 )
 def test_schemas_that_cannot_be_name_their_file(

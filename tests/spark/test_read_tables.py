@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -190,10 +191,10 @@ def test_what_is_no_value_of_a_folder_s_type(text: str, type_: DataType) -> None
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "GMT+08:00", "../x", ""])
 async def test_zones_of_times_in_folders_and_options(one_file: Path, tmp_path: Path, zone: str) -> None:
-    with pytest.raises(UsageError, match="is no name of the tz database"):
+    with pytest.raises(UsageError, match=rf"{re.escape(repr(zone))}.*\btz database\b"):
         typed_value("2024-01-01 00:00:00", TimestampType(), zone, "x")
     given = Options({"path": str(tmp_path), "modifiedAfter": "2024-01-01T00:00:00"})
-    with pytest.raises(UsageError, match="is no name of the tz database"):
+    with pytest.raises(UsageError, match=rf"{re.escape(repr(zone))}.*\btz database\b"):
         FileChoice.of(given, case_sensitive=False, timezone=zone)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def test_damaged_snapshots_are_named(folder: Path) -> None:
     data = bytearray(snapshot.read_bytes())
     data[-1] ^= 1
     snapshot.write_bytes(data)
-    with pytest.raises(FormatError, match=r"_seen.*the record is damaged"):
+    with pytest.raises(FormatError, match=r"_seen\.\d+: .*\bdamaged\b"):
         query.run()
 
 
@@ -214,7 +215,7 @@ def test_damaged_snapshots_are_named(folder: Path) -> None:
     "offset", [{}, {"stream": "../x", "batch": 1}, {"stream": "", "batch": 3}, {"batch": "1"}]
 )
 def test_offsets_of_others_are_refused(folder: Path, offset: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="checkpoint is of another source"):
+    with pytest.raises(UsageError, match=rf"\bcheckpoint\b.*{re.escape(repr(offset))}"):
         stream_reader_of(SCHEMA, {"path": str(folder)}).latestOffset(offset, ReadAllAvailable())
 
 
@@ -437,15 +438,18 @@ def test_columns_that_come_later(folder: Path) -> None:
     ("options", "text"),
     [
         ({"cleanSource": "delete"}, "cleanSource"),
-        ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1m"}, "give one of them"),
-        ({"maxFilesPerTrigger": "none"}, "maxFilesPerTrigger is a number"),
-        ({"latestFirst": "true", "maxFileAge": "7d"}, "do not go together"),
-        ({"maxFileAge": "soon"}, "time span"),
+        (
+            {"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1m"},
+            r"\bmaxFilesPerTrigger\b.*\bmaxBytesPerTrigger\b",
+        ),
+        ({"maxFilesPerTrigger": "none"}, r"\bmaxFilesPerTrigger\b.*'none'"),
+        ({"latestFirst": "true", "maxFileAge": "7d"}, r"\blatestFirst\b.*\bmaxFileAge\b"),
+        ({"maxFileAge": "soon"}, r"\bmaxFileAge\b.*'soon'"),
         ({"existing_files": "some"}, "include, ignore"),
         ({"replaced_files": "x"}, "ignore, read, fail"),
-        ({"rows": "1:2"}, "option rows"),
+        ({"rows": "1:2"}, r"\boption rows\b"),
         ({"pushdown": "true"}, "pushdown"),
-        ({"maxFiles": "3"}, "there is no option maxfiles.*maxFilesPerTrigger"),
+        ({"maxFiles": "3"}, r"\bmaxfiles\b.*\bmaxFilesPerTrigger\b"),
         ({"paths": '["/a", "/b"]'}, r"option\('log'"),
     ],
 )
@@ -457,7 +461,7 @@ def test_options_that_cannot_be(folder: Path, options: dict[str, str], text: str
 @pytest.mark.parametrize("given", [[1], "x", 7, {"stream": "..", "batch": 1}])
 def test_what_is_no_offset(folder: Path, given: object) -> None:
     reader: Any = stream_reader_of(SCHEMA, {"path": str(folder)})
-    with pytest.raises(UsageError, match="the checkpoint is of another source, or damaged"):
+    with pytest.raises(UsageError, match=rf"\bcheckpoint\b.*{re.escape(repr(given))}"):
         reader.partitions(given, given)
 
 

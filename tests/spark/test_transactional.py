@@ -31,7 +31,7 @@ from orcstream.spark.write.writing import writer_of
 from tests.generators.hive_tables import TABLES, HiveTable, kept_tables
 
 SCHEMA = StructType([StructField("a", IntegerType())])
-REFUSAL = r"part of a transactional table.*acid\.open_table"
+REFUSAL = r"\btransactional\b.*\bacid\.open_table\b"
 NAMES = [make.__name__ for make in TABLES]
 
 
@@ -106,7 +106,7 @@ def test_names_that_are_those_of_directories_by_chance(tmp_path: Path, folder: s
     writer_of(SCHEMA, {"path": str(tmp_path)}, overwrite=False)
 
 
-WRITING_REFUSAL = r"this is a transactional table.*acid\.open_table.*compact_table"
+WRITING_REFUSAL = rf"{REFUSAL}.*\bcompact_table\b"
 
 
 @pytest.mark.parametrize("name", NAMES)

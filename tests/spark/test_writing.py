@@ -342,14 +342,14 @@ def test_collations_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_rows_of_no_columns(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no columns to write"):
+    with pytest.raises(UsageError, match=r"\bcolumns\b"):
         writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
 
 
 def test_a_table_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
     """Spark passes a Python data source neither its path nor its options; a temporary view has both."""
     save(spark.range(5).toDF("id"), tmp_path)
-    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+    with pytest.raises(PySparkException, match=r"\bCREATE TEMPORARY VIEW\b"):
         spark.sql(f"create table gone using orcstream options (path '{tmp_path}')")
     spark.sql(f"create temporary view made using orcstream options (path '{tmp_path}', where 'id < 3')")
     assert spark.table("made").count() == 3
@@ -365,12 +365,12 @@ def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compresion": "zlib"}, "there is no option compresion; there are"),
+        ({"compresion": "zlib"}, r"\bcompresion\b.*\bcompression\b"),
         ({"partition_by": "nothing"}, "nothing"),
-        ({"overwrite_partitions": "dynamic"}, "needs partition_by"),
-        ({"stripe_bytes": "many"}, "option stripe_bytes is a size"),
-        ({"encrypt": "pii:id"}, "encrypted columns need keys"),
-        ({"encrypt": "id"}, "option encrypt is KEY:COLUMN"),
+        ({"overwrite_partitions": "dynamic"}, r"\boverwrite_partitions\b.*\bpartition_by\b"),
+        ({"stripe_bytes": "many"}, r"\bstripe_bytes\b.*'many'"),
+        ({"encrypt": "pii:id"}, r"\bencrypted\b.*\bkeys\b"),
+        ({"encrypt": "id"}, r"\bencrypt\b.*\bKEY:COLUMN\b"),
         ({"timezone": "Mars/Base"}, "Mars/Base"),
         ({"blooms": "nothing"}, "nothing"),
     ],
@@ -378,16 +378,17 @@ def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None
 def test_options_that_cannot_be(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(PySparkException, match=message):
+    # Spark quotes the traceback, source lines and all.
+    with pytest.raises(PySparkException, match=rf"\borcstream\.errors\.\w+: .*{message}"):
         save(spark.range(3).toDF("id"), tmp_path, **options)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encrypt": '[{"key": "pii", "columns": "id"}]'}, "option encrypt is a JSON list"),
-        ({"encrypt": '[{"key": "pii", "columns": 5}]'}, "option encrypt is a JSON list"),
-        ({"partition_by": "id,ID"}, "names a column twice"),
+        ({"encrypt": '[{"key": "pii", "columns": "id"}]'}, r"\bencrypt\b.*\bJSON\b"),
+        ({"encrypt": '[{"key": "pii", "columns": 5}]'}, r"\bencrypt\b.*\bJSON\b"),
+        ({"partition_by": "id,ID"}, r"\bpartition_by\b.*\bid, id\b"),
     ],
 )
 def test_lists_of_columns(options: dict[str, str], message: str) -> None:
