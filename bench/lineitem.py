@@ -8,7 +8,9 @@ kept under bench/data. All values come from a seeded generator, a million rows a
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 DATA = Path(__file__).resolve().parent / "data"
+REWRITE = Path(__file__).with_name("RewriteOrc.java")
 ROWS = 3_000_000
 STRIPE_BYTES = 64 * 1024 * 1024
 CODECS = {"zstd": "zstd", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "none": "uncompressed"}
@@ -47,6 +50,25 @@ def path_of(codec: str, rows: int = ROWS) -> Path:
         _write(unfinished, codec, rows)
         unfinished.rename(path)
     return path
+
+
+def path_by_java(codec: str, rows: int = ROWS) -> Path:
+    """The same rows as ORC Java writes them, in chunks of 256 KiB."""
+    path = DATA / f"lineitem-{rows}-{codec}-java.orc"
+    if not path.exists():
+        unfinished = path.with_suffix(".unfinished")
+        rewrite_by_java(path_of("none", rows), unfinished, codec)
+        unfinished.rename(path)
+    return path
+
+
+def rewrite_by_java(source: Path, target: Path, codec: str) -> None:
+    """The rows of a file into one of ORC Java, with its defaults."""
+    spec = importlib.util.find_spec("pyspark")  # importing pyspark itself costs a second
+    assert spec is not None and spec.origin is not None, "pyspark is not installed, whose jars have ORC Java"
+    jars = Path(spec.origin).parent / "jars"
+    command = ["java", "-cp", f"{jars}/*", str(REWRITE), str(source), str(target), codec.upper()]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def of_size(codec: str, file_bytes: int) -> Path:

@@ -26,6 +26,12 @@ def _local(*, quick: bool) -> list[Figure]:
     return local.measure(quick=quick)
 
 
+def _beside(*, quick: bool) -> list[Figure]:
+    from bench import beside
+
+    return beside.measure(quick=quick)
+
+
 def _distant(*, quick: bool) -> list[Figure]:
     from bench import distant
 
@@ -118,6 +124,7 @@ def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no ti
 
 SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "local": _local,
+    "beside": _beside,
     "distant": _distant,
     "memory": _memory,
     "opens": _opens,

@@ -7,13 +7,11 @@ levels, and beside them at our defaults, which are ORC Java's; sizes are compare
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 from pyarrow import orc
 
 import orcstream
@@ -24,8 +22,6 @@ SPEED = (1.5, 2.0)
 SIZE = (1.05, 1.02)
 # The level of pyarrow's own, which it has no parameter for.
 LEVELS = {"zstd": 1, "zlib": 2, "snappy": None, "none": None}
-REWRITE = Path(__file__).with_name("RewriteOrc.java")
-JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -88,8 +84,7 @@ def write(table: pa.Table, path: Path, codec: str, level: int | None, threads: i
 def _size(table: pa.Table, codec: str, source: Path, folder: Path) -> Figure:
     ours, theirs = folder / "ours.orc", folder / "java.orc"
     write(table, ours, codec, None, threads=2)
-    command = ["java", "-cp", f"{JARS}/*", str(REWRITE), str(source), str(theirs), codec.upper()]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lineitem.rewrite_by_java(source, theirs, codec)
     own_bytes, java_bytes = ours.stat().st_size, theirs.stat().st_size
     return Figure(
         "write",
