@@ -12,3 +12,21 @@ class PythonCodec(Codec):
 
 class LibdeflateCodec(Codec):
     def __init__(self, name: str, allocate: int, decompress: int, free: int) -> None: ...
+
+class ZstdCodec(Codec):
+    def __init__(
+        self,
+        name: str,
+        allocate: int,
+        decompress: int,
+        free: int,
+        content_size: int,
+        frame_size: int,
+        is_error: int,
+        error_name: int,
+    ) -> None: ...
+
+class Lz4Codec(Codec):
+    def __init__(self, name: str, decompress: int) -> None: ...
+
+class SnappyCodec(Codec): ...

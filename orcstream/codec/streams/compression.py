@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import cramjam
@@ -20,7 +21,14 @@ import lzokay
 import zstandard
 
 from orcstream._buffer import Buffer
-from orcstream.codec.streams._codecs import Codec, LibdeflateCodec, PythonCodec
+from orcstream.codec.streams._codecs import (
+    Codec,
+    LibdeflateCodec,
+    Lz4Codec,
+    PythonCodec,
+    SnappyCodec,
+    ZstdCodec,
+)
 from orcstream.errors import CorruptStream, Unsupported, UsageError
 
 # Takes a chunk and a view to write to; answers how many bytes it wrote.
@@ -58,31 +66,57 @@ def Decompressor(compression: Compression) -> Codec:  # noqa: N802  # makes one,
     Calling it with a chunk's bytes and a writable view returns the number of bytes written. Output that
     does not fit the view, and input that is no valid data, raise `CorruptStream`.
     """
-    if compression is Compression.ZLIB and (functions := _inflating()) is not None:
-        return LibdeflateCodec(compression.name, *functions)
+    name = compression.name
     if compression is Compression.NONE:
-        return Codec(compression.name)
-    return PythonCodec(compression.name, _INTO[compression]())
+        return Codec(name)
+    if compression is Compression.SNAPPY:
+        return SnappyCodec(name)
+    if compression in _NATIVE:
+        codec, module, functions = _NATIVE[compression]
+        if (addresses := _addresses(module, functions)) is not None:
+            return codec(name, *addresses)
+    return PythonCodec(name, _INTO[compression]())
 
 
-# Of libdeflate's interface, as `LibdeflateCodec` takes them.
-_INFLATING = (
-    "libdeflate_alloc_decompressor",
-    "libdeflate_deflate_decompress",
-    "libdeflate_free_decompressor",
-)
+# The codecs in C, and the functions that each takes, with the module whose library has them.
+_NATIVE: dict[Compression, tuple[Callable[..., Codec], str, tuple[str, ...]]] = {
+    Compression.ZLIB: (
+        LibdeflateCodec,
+        getattr(deflate, "_deflate", deflate).__name__,
+        (
+            "libdeflate_alloc_decompressor",
+            "libdeflate_deflate_decompress",
+            "libdeflate_free_decompressor",
+        ),
+    ),
+    Compression.LZ4: (Lz4Codec, "lz4.block._block", ("LZ4_decompress_safe",)),
+    # The other library of the package, which it uses by default, shows none.
+    Compression.ZSTD: (
+        ZstdCodec,
+        "zstandard._cffi",
+        (
+            "ZSTD_createDCtx",
+            "ZSTD_decompressDCtx",
+            "ZSTD_freeDCtx",
+            "ZSTD_getFrameContentSize",
+            "ZSTD_findFrameCompressedSize",
+            "ZSTD_isError",
+            "ZSTD_getErrorName",
+        ),
+    ),
+}
 
 
 @cache
-def _inflating() -> tuple[int, ...] | None:
-    """Where they stand in the library that `deflate` brings; None where it hides them (Windows)."""
+def _addresses(module: str, functions: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Where functions stand in the library of `module`; None where it is missing or hides them (Windows)."""
     import ctypes
 
-    module = getattr(deflate, "_deflate", deflate)
     try:
-        library = ctypes.CDLL(str(module.__file__))
-        return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _INFLATING)
-    except (OSError, AttributeError):
+        spec = find_spec(module)
+        library = ctypes.CDLL(str(spec and spec.origin))
+        return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in functions)
+    except (ImportError, OSError, AttributeError):
         return None
 
 
@@ -96,10 +130,6 @@ def _zlib() -> Decompress:
         return size
 
     return into
-
-
-def _snappy(chunk: memoryview, out: memoryview) -> int:
-    return int(cramjam.snappy.decompress_raw_into(chunk, out))
 
 
 def _lzo(chunk: memoryview, out: memoryview) -> int:
@@ -142,7 +172,6 @@ def _zstd() -> Decompress:
 
 _INTO: dict[Compression, Callable[[], Decompress]] = {
     Compression.ZLIB: _zlib,
-    Compression.SNAPPY: lambda: _snappy,
     Compression.LZO: lambda: _lzo,
     Compression.LZ4: lambda: _lz4,
     Compression.ZSTD: _zstd,
