@@ -254,19 +254,28 @@ def _predicted(rows: int) -> list[Figure]:
     if problem is not None:
         leave_out(problem)
         return []
-    files = (("pyarrow", lineitem.path_of("zstd", rows)), ("ORC Java", lineitem.path_by_java("zstd", rows)))
-    return [_speed_up(f"zstd by {writer}", path) for writer, path in files]
+    figures = []
+    path = lineitem.path_of("zstd", rows)
+    for writer, file in (("pyarrow", path), ("ORC Java", lineitem.path_by_java("zstd", rows))):
+        scan = f"orcstream.blocking.read({str(file)!r}, decode_threads={THREADS})"
+        kinds = lock.takes_of("import orcstream.blocking", scan)
+        figures.append(_speed_up(f"zstd by {writer}: scan", kinds, *SPEED_UP))
+    with tempfile.TemporaryDirectory(dir=lineitem.DATA) as folder:
+        target = str(Path(folder) / "ours.orc")
+        setup = f"from bench import write; from pyarrow import orc; table = orc.read_table({str(path)!r})"
+        kinds = lock.takes_of(setup, f"write.write(table, {target!r}, 'zstd', None, {THREADS})")
+    return [*figures, _speed_up("zstd: write", kinds)]
 
 
-def _speed_up(file: str, path: Path) -> Figure:
-    scan = f"orcstream.blocking.read({str(path)!r}, decode_threads={THREADS})"
-    kinds = lock.takes_of("import orcstream.blocking", scan)
+def _speed_up(
+    what: str, kinds: list[lock.Takes], floor: float | None = None, target: float | None = None
+) -> Figure:
     held, cpu = sum(kind.held_s for kind in kinds), sum(kind.cpu_s for kind in kinds)
     takes = ", ".join(f"{kind.kind} {kind.takes:,} takes, {1000 * kind.held_s:.1f} ms" for kind in kinds)
     beside = f"held for {held / cpu:.1%} of {1000 * cpu:.0f} ms of CPU: {takes}"
     beside += f"; with their queue {queued(held / cpu, MANY_THREADS):.2g}"
-    what = f"{file}: predicted speed-up, {MANY_THREADS} threads"
-    return Figure("beside", what, min(MANY_THREADS, cpu / held), "x", *SPEED_UP, beside=beside)
+    what += f", predicted speed-up, {MANY_THREADS} threads"
+    return Figure("beside", what, min(MANY_THREADS, cpu / held), "x", floor, target, beside=beside)
 
 
 def queued(share: float, threads: int) -> float:

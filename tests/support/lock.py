@@ -176,7 +176,8 @@ def _names(file: str, offsets: list[str]) -> list[str]:
     run = subprocess.run(
         ["addr2line", "-f", "-e", file, *offsets], stdout=subprocess.PIPE, text=True, check=True
     )
-    return run.stdout.splitlines()[::2]
+    # A stripped module of Python still has the name of the function that makes it, and no other.
+    return ["?" if name.startswith("PyInit_") else name for name in run.stdout.splitlines()[::2]]
 
 
 def _show(setup: str, statement: str) -> None:
