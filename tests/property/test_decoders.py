@@ -451,7 +451,7 @@ def test_streams_that_are_missing_or_short(text: str, row: Any, kinds: list[str]
             column.put(1, StreamKind[kind], data[: keep * len(data) // 2])
             opened = column.open()
             opened.feed_all()
-            with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)") as caught:
+            with pytest.raises(CorruptStream, match=r" \d+ (value|byte)") as caught:
                 opened.ready(40, 1 << 20)
             assert (caught.value.column, caught.value.stream_kind) == (1, kind)
 

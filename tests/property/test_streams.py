@@ -205,7 +205,7 @@ def test_position_behind_the_end(encoding: str) -> None:
     runs = make_runs(encoding, 1, 2)
     fed = fed_of(runs, [runs.data])
     fed.values.seek((1 << 63) - 1)
-    with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)"):
+    with pytest.raises(CorruptStream, match=r" \d+ (value|byte)"):
         fed.take(1)
 
 
@@ -236,7 +236,7 @@ def test_cut_off(encoding: str) -> None:
     runs = make_runs(encoding, 9, 3)
     for at in range(0, len(runs.data), max(1, len(runs.data) // 80)):
         fed = fed_of(runs, [runs.data[:at]])
-        with pytest.raises(CorruptStream, match=r"\b\d+ (value|byte)") as caught:
+        with pytest.raises(CorruptStream, match=r" \d+ (value|byte)") as caught:
             fed.take(len(runs.values))
         error = caught.value
         assert (error.column, error.stream_kind) == (7, "DATA")

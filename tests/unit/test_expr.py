@@ -166,8 +166,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: col("a").isin(5), r"\.isin\(\["),  # type: ignore[arg-type]
     (lambda: (col("a") > 5) & False, r"\bbool (False|True)\b"),
     (lambda: True | (col("a") > 5), r"\bbool (False|True)\b"),
-    (lambda: col(()), r"\bname\b"),
-    (lambda: col(5), r"\bname\b"),  # type: ignore[arg-type]
+    (lambda: col(()), r"\bcolumn\b.*\bname\b"),
+    (lambda: col(5), r"\bcolumn\b.*\bname\b"),  # type: ignore[arg-type]
 ]
 
 

@@ -284,7 +284,7 @@ def test_a_root_that_is_no_struct() -> None:
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
     (rows,) = UserData([[1], None]).vectors(schema)
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
-    with pytest.raises(SchemaMismatch, match=r"\bstruct\b"):
+    with pytest.raises(SchemaMismatch, match=r"\bArrow array\b.*\bstruct\b"):
         taken(pa.array([1]), "struct<a:bigint>")
 
 
