@@ -52,8 +52,7 @@ async def test_the_url_and_the_table_are_of_one_place(hive: Hive, url: str, tmp_
     one, two = hive.location("one"), hive.location("two")
     with pytest.raises(UsageError) as caught:
         await open_table(one, metastore=url, table="default.two")
-    assert str(one) in caught.value.message
-    assert f"{two}, not at" in caught.value.message
+    assert caught.value.message.index(str(two)) < caught.value.message.rindex(str(one))
     with pytest.raises(UsageError, match=r"\bdefault\.one\b"):
         await open_table(one / "sub", metastore=url, table="default.one")
     link = tmp_path / "link"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ BOTH = (READS, MERGES)
 
 Hooks = dict[str, Any]
 Lie = tuple[Hooks, type[OrcError] | None, str]
-"""What is changed; the error that comes out of reading and merging, or None; a part of its text."""
+"""What is changed; the error that comes out of reading and merging, or None; a pattern of its facts."""
 
 
 def in_encryption(change: Callable[[Any], object]) -> Hooks:
@@ -186,7 +187,11 @@ def the_root_alone(footer: Any) -> None:
 
 
 LIES: dict[str, Lie] = {
-    "stripe_id_0": (in_first_stripe(lambda s: put(s, encrypt_stripe_id=0)), CorruptTail, "stripe id is 0"),
+    "stripe_id_0": (
+        in_first_stripe(lambda s: put(s, encrypt_stripe_id=0)),
+        CorruptTail,
+        r"\bstripe id\b.* 0$",
+    ),
     "stripe_id_beyond": (
         in_first_stripe(lambda s: put(s, encrypt_stripe_id=1 << 24)),
         CorruptTail,
@@ -212,54 +217,54 @@ LIES: dict[str, Lie] = {
     "empty_local_keys": (
         in_first_stripe(lambda s: replace_keys(s, [b"", b""])),
         KeyUnavailable,
-        "another one",
+        r"'pay'.*\b16 bytes\b",
     ),
     "short_local_keys": (
         in_first_stripe(lambda s: replace_keys(s, [b"x" * 15, b"x" * 31])),
         KeyUnavailable,
-        "another one",
+        r"'pay'.*\b16 bytes\b",
     ),
     "long_local_keys": (
         in_first_stripe(lambda s: replace_keys(s, [bytes(1 << 20)] * 2)),
         KeyUnavailable,
-        "another one",
+        r"'pay'.*\b16 bytes\b",
     ),
     "no_such_root": (in_encryption(lambda e: put(e.variants[0], root=99)), CorruptTail, "column 99"),
     "no_such_key": (in_encryption(lambda e: put(e.variants[0], key=9)), CorruptTail, "key 9"),
-    "no_keys_at_all": (in_encryption(lambda e: e.ClearField("key")), CorruptTail, "of 0"),
-    "a_root_within_another": (in_encryption(lambda e: encrypts_only(e, 0)), CorruptTail, "lies within"),
+    "no_keys_at_all": (in_encryption(lambda e: e.ClearField("key")), CorruptTail, r"\bkey 0\b.*\b0$"),
+    "a_root_within_another": (in_encryption(lambda e: encrypts_only(e, 0)), CorruptTail, r"\bcolumn 5\b"),
     "the_root_without_streams": (
         {
             "footer": the_root_alone,
             "stripe_footer": lambda f: (f.encryption[1].encoding.extend(f.columns[:3]), f.encryption.pop(0)),
         },
         CorruptStripe,
-        "for streams of",
+        "ENCRYPTED_INDEX",
     ),
     "another_column_of_another_length": (
         in_encryption(lambda e: encrypts_only(e, 1)),
         CorruptStripe,
-        "beyond 1 to 1",
+        r"\bcolumn 2\b.*\b1 to 1\b",
     ),
     "fewer_variants_in_stripes": (
         in_stripe_footers(lambda f: f.encryption.pop()),
         CorruptStripe,
-        "1 encryption variants, the file has 2",
+        r"\b1 encryption variants\b.*\b2\b",
     ),
     "statistics_of_another_column": (
         in_encryption(lambda e: put(e.variants[0].stripe_statistics[0], column=1)),
         CorruptTail,
-        "statistics of column 1",
+        r"\bvariant 0\b.*\bcolumn 1\b",
     ),
     "statistics_longer_than_there_are": (
         in_encryption(lambda e: put(e.variants[0].stripe_statistics[0], length=1 << 60)),
         CorruptTail,
-        "statistics of",
+        r"\bstripe statistics\b.* 11529\d+ bytes\b",
     ),
     "room_for_statistics_beyond_the_file": (
         {"postscript": lambda p: put(p, stripe_statistics_length=1 << 40)},
         CorruptTail,
-        "tail of",
+        r"\btail\b.* 1099511\d+ bytes\b",
     ),
     "statistics_that_shift_the_others": (
         in_encryption(lambda e: put(e.variants[0].stripe_statistics[0], length=0)),
@@ -269,12 +274,12 @@ LIES: dict[str, Lie] = {
     "a_mask_of_no_column": (
         in_encryption(lambda e: e.mask[0].columns.append(99)),
         CorruptTail,
-        "do not exist",
+        "'nullify'",
     ),
     "an_encoding_too_few": (
         in_stripe_footers(lambda f: f.encryption[1].encoding.pop()),
         CorruptStripe,
-        "encodings for 3",
+        r"\b2 encodings\b.*\b3\b",
     ),
     "a_dictionary_of_billions": (
         in_stripe_footers(lambda f: put(f.encryption[1].encoding[1], dictionary_size=1 << 31)),
@@ -289,32 +294,32 @@ LIES: dict[str, Lie] = {
     "a_placeholder_within_a_variant": (
         in_stripe_footers(lambda f: put(f.encryption[0].streams[-1], kind=DATA_PLACE)),
         CorruptStripe,
-        "within variant 0",
+        r"\bENCRYPTED_DATA\b.*\bvariant 0\b",
     ),
     "statistics_within_a_stripe": (
         in_stripe_footers(lambda f: put(f.encryption[0].streams[-1], kind=STRIPE_STATISTICS)),
         CorruptStripe,
-        "within a stripe",
+        "STRIPE_STATISTICS",
     ),
     "data_in_the_index_area": (
         in_stripe_footers(lambda f: put(f.encryption[0].streams[-1], kind=7)),
         CorruptStripe,
-        "for streams of",
+        "ENCRYPTED_INDEX",
     ),
     "two_streams_of_one_kind": (
         in_stripe_footers(lambda f: f.encryption[0].streams.add(kind=_DATA, column=5, length=0)),
         CorruptStripe,
-        "two streams",
+        r"\bstreams\b.*\bkind\b",
     ),
     "a_second_placeholder": (
         in_stripe_footers(lambda f: f.streams.add(kind=DATA_PLACE, length=0)),
         CorruptStripe,
-        "two streams",
+        r"\bstreams\b.*\bkind\b",
     ),
     "no_placeholder": (
         in_stripe_footers(lambda f: placeholder(f, DATA_PLACE, 0)),
         CorruptStripe,
-        "0 bytes for streams of",
+        r"\bENCRYPTED_DATA\b.*\b0 bytes\b",
     ),
     "a_placeholder_too_long": (
         in_stripe_footers(lambda f: placeholder(f, INDEX_PLACE, 1 << 40)),
@@ -329,7 +334,7 @@ LIES: dict[str, Lie] = {
     "local_keys_by_the_hundred_thousand": (
         in_encryption(lambda e: again(e.variants, 1 << 18)),
         Unsupported,
-        "file footer would take",
+        r"\bfooter\b",
     ),
     "stripe_statistics_without_end": (
         in_streams(STRIPE_STATISTICS, lambda _: b"\x0a\x00" * 100_000),
@@ -339,17 +344,17 @@ LIES: dict[str, Lie] = {
     "stripe_statistics_of_other_fields": (
         in_streams(STRIPE_STATISTICS, lambda _: b"\x10\x00" * 10_000_000),
         CorruptTail,
-        "nobody knows",
+        r"'pay'.*\b100000\b",
     ),
     "stripe_statistics_that_decompress_to_too_much": (
         in_streams(STRIPE_STATISTICS, lambda _: bytes(40 << 20)),
         Unsupported,
-        "decompresses",
+        r"\bmetadata\b.* \d+ bytes\b",
     ),
     "file_statistics_of_fewer_columns": (
         in_streams(FILE_STATISTICS, lambda _: b"\x0a\x00"),
         CorruptTail,
-        "1 columns for 3",
+        r"\b1 columns\b.*\b3\b",
     ),
     "file_statistics_that_are_none": (
         in_streams(FILE_STATISTICS, lambda plain: b"\x0a\x04\xff\xff\xff\xff" + plain),
@@ -359,7 +364,7 @@ LIES: dict[str, Lie] = {
     "file_statistics_that_together_are_too_much": (
         in_streams(FILE_STATISTICS, lambda plain: plain + b"\x12\x80\x80\x80\x0a" + bytes(20 << 20)),
         Unsupported,
-        "decompresses",
+        r"\bmetadata\b.* \d+ bytes\b",
     ),
 }
 
@@ -391,7 +396,7 @@ async def test_lies(tmp_path: Path, name: str, how: str) -> None:
     assert wanted is not None
     assert isinstance(error, wanted), error
     assert isinstance(error, FormatError | Unsupported | KeyUnavailable)
-    assert text in error.message
+    assert re.search(text, error.message)
     assert error.url is not None
     assert name in error.url
     assert list(tmp_path.iterdir()) == [path]

@@ -287,18 +287,16 @@ def test_user_metadata() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"compression": 1}, "its compression is ZLIB, that of the first file NONE"),
-        ({"writer_version": 8}, "its writer version is 8, that of the first file 9"),
-        ({"stride": 7}, "its row index stride is 7, that of the first file 0"),
-        ({"calendar": 1}, "its calendar is JULIAN_GREGORIAN, that of the first file PROLEPTIC_GREGORIAN"),
-        ({"writer": 1, "writer_version": 6}, "the number of its writer is 1, that of the first file 0"),
+        ({"compression": 1}, r"\bcompression\b.*\bZLIB\b.*\bNONE\b"),
+        ({"writer_version": 8}, r"\bwriter version\b.*\b8\b.*\b9\b"),
+        ({"stride": 7}, r"\brow index stride\b.*\b7\b.*\b0\b"),
+        ({"calendar": 1}, r"\bJULIAN_GREGORIAN\b.*\bPROLEPTIC_GREGORIAN\b"),
+        ({"writer": 1, "writer_version": 6}, r"\bwriter\b.*\b1\b.*\b0\b"),
     ],
 )
 def test_errors_say_what_differs(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=rf"{message}.*\bskip_incompatible=True\b"):
         merged(made(), made(**change))
-    assert message in str(caught.value)
-    assert "skip_incompatible=True" in str(caught.value)
 
 
 def test_blocks_that_no_writer_makes() -> None:

@@ -88,29 +88,28 @@ def test_only_what_is_chosen_must_fit() -> None:
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        ("struct<a:binary>", "the column 'a' is int in the file and cannot be read as binary (column 1)"),
+        ("struct<a:binary>", r"'a'.*\bint\b.*\bbinary\b.*\(column 1\)"),
         (
             "struct<s:string>",
-            "the column 's' is struct<x:int,y:string> in the file and cannot be read as string",
+            r"'s'.* struct<x:int,y:string> .*\bstring\b",
         ),
-        ("struct<a:array<int>>", "the column 'a' is int in the file and cannot be read as array<int>"),
+        ("struct<a:array<int>>", r"'a'.*\bint\b.* array<int>"),
         (
             "struct<l:array<struct<q:date>>>",
-            "the column 'l._elem.q' is int in the file and cannot be read as date",
+            r"'l\._elem\.q'.*\bint\b.*\bdate\b",
         ),
         (
             "struct<m:map<date,struct<v:int>>>",
-            "the column 'm._key' is int in the file and cannot be read as date",
+            r"'m\._key'.*\bint\b.*\bdate\b",
         ),
-        ("struct<m:map<int,struct<v:date>>>", "the column 'm._value.v' is int in the file"),
-        ("array<int>", "the root is struct<"),
-        ("int", "the root is struct<"),
+        ("struct<m:map<int,struct<v:date>>>", r"'m\._value\.v'.*\bint\b.*\bdate\b"),
+        ("array<int>", r"\broot\b.* struct<.* array<int>"),
+        ("int", r"\broot\b.* struct<.* int\b"),
     ],
 )
 def test_what_does_not_fit_is_named(read: str, message: str) -> None:
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatch, match=message):
         projected(FILE, read)
-    assert message in str(caught.value)
 
 
 def test_unions_go_child_by_child() -> None:

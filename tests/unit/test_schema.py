@@ -107,31 +107,29 @@ def test_lenient_text(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "position", "problem"),
     [
-        ("", 0, "expected a type"),
-        ("struct<a:long>", 9, "did you mean 'bigint'"),
-        ("struct<a:strng>", 9, "did you mean 'string'"),
-        ("timestamp with time zone", 0, "did you mean 'timestamp with local time zone'"),
-        ("struct<a int>", 9, "expected ':'"),
-        ("struct<a:int", 12, "expected '>'"),
-        ("struct<a:int,>", 13, "expected a field name"),
-        ("struct<`a:int>", 14, "has no end"),
-        ("int>", 3, "expected the end"),
-        ("array<int,int>", 14, "array has 1 type, not 2"),
-        ("map<int>", 8, "map has 2 types, not 1"),
-        ("uniontype<" + ",".join(["int"] * 257) + ">", 1038, "1 to 256 types"),
-        ("decimal(39,0)", 8, "a precision from 1 to 38"),
-        ("decimal(5,6)", 10, "a scale from 0 to 5"),
-        ("char", 4, "expected '('"),
-        ("varchar(0)", 8, "a length from 1"),
-        ("geography(X, FLAT)", 13, "an algorithm"),
-        ("geometry()", 9, "reference system"),
+        ("", 0, r"\btype\b"),
+        ("struct<a:long>", 9, "'bigint'"),
+        ("struct<a:strng>", 9, "'string'"),
+        ("timestamp with time zone", 0, "'timestamp with local time zone'"),
+        ("struct<a int>", 9, "':'"),
+        ("struct<a:int", 12, "'>'"),
+        ("struct<a:int,>", 13, r"\bname\b"),
+        ("struct<`a:int>", 14, r"\bname\b"),
+        ("int>", 3, r"\bend\b"),
+        ("array<int,int>", 14, r"\barray\b.*\b1\b.*\b2\b"),
+        ("map<int>", 8, r"\bmap\b.*\b2\b.*\b1\b"),
+        ("uniontype<" + ",".join(["int"] * 257) + ">", 1038, r"\buniontype\b.*\b256\b.*\b257\b"),
+        ("decimal(39,0)", 8, r"\bprecision\b.*\b38\b"),
+        ("decimal(5,6)", 10, r"\bscale\b.*\b5\b"),
+        ("char", 4, r"'\('"),
+        ("varchar(0)", 8, r"\blength\b.*\b2147483647\b"),
+        ("geography(X, FLAT)", 13, r"\bSPHERICAL\b"),
+        ("geometry()", 9, r"\breference system\b"),
     ],
 )
 def test_bad_text(text: str, position: int, problem: str) -> None:
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatch, match=rf"\b{position}\b.*{problem}"):
         Schema.parse(text)
-    assert f"position {position}," in caught.value.message
-    assert problem in caught.value.message
 
 
 def test_text_must_be_text() -> None:
@@ -225,19 +223,18 @@ def test_select_case() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("amuont", "no column 'amuont': the file has 'amount', 'inner'; did you mean 'amount'?"),
-        ("inner.vlaue", "no column 'inner.vlaue': 'inner' has 'value'; did you mean 'value'?"),
-        ("amount.x", "no column 'amount.x': 'amount' is a int and has no fields"),
-        (("inner", "X"), "no column ('inner', 'X'): 'inner' has 'value'"),
-        ("", "no column '': the file has 'amount', 'inner'"),
-        ("inner.", "no column 'inner.': 'inner' has 'value'"),
+        ("amuont", r"'amuont'.*'amount', 'inner'.*'amount'"),
+        ("inner.vlaue", r"'inner\.vlaue'.*'inner'.*'value'.*'value'"),
+        ("amount.x", r"'amount\.x'.*'amount'.*\bint\b"),
+        (("inner", "X"), r"\('inner', 'X'\).*'inner'.*'value'$"),
+        ("", r"''.*'amount', 'inner'$"),
+        ("inner.", r"'inner\.'.*'inner'.*'value'$"),
     ],
 )
 def test_unknown_column(column: str | tuple[str, ...], message: str) -> None:
     schema = Schema.parse("struct<amount:int,inner:struct<value:int>>")
-    with pytest.raises(ColumnNotFound) as caught:
+    with pytest.raises(ColumnNotFound, match=message):
         schema.select([column])
-    assert caught.value.message == message
     with pytest.raises(ColumnNotFound):
         schema[column]
 

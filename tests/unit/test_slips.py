@@ -139,7 +139,7 @@ async def test_an_address_is_said_once() -> None:
 
     with pytest.raises(RetriesExhausted) as caught:
         await RetryPolicy(retries=0, timeout_s=60).run(attempt, url="s3://bucket/a")
-    assert str(caught.value) == "s3://bucket/a: a request failed once, at last: no answer"
+    assert str(caught.value).count("s3://bucket/a") == 1
 
 
 async def test_a_class_is_no_key_provider() -> None:
