@@ -86,7 +86,7 @@ async def test_what_is_refused(url: str) -> None:
         # What was refused left nothing, and the transaction goes on.
         assert await change.update({"name": None}, col("part") == 2) == 1
         await change.commit()
-        with pytest.raises(UsageError, match=r"\btransaction\b"):
+        with pytest.raises(UsageError, match=r"\bended\b"):
             await change.insert([])
     assert await rows_of(url) == {1: "a", 2: None}
 

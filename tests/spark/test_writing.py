@@ -342,7 +342,7 @@ def test_collations_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_rows_of_no_columns(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\bcolumns\b"):
+    with pytest.raises(UsageError, match=r"\bcolumns\b.*\bORC file\b"):
         writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
 
 
