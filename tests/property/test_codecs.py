@@ -8,7 +8,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from orcstream.codec.streams import compression
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
+from tests.reference import compression as reference
 from tests.support import chunk_codecs
 
 EVERY_KIND = pytest.mark.parametrize("kind", chunk_codecs.PACK)
@@ -26,6 +28,27 @@ def test_chunks_come_back(kind: Compression, seed: int) -> None:
         for room in (len(data), len(data) + 1, len(data) + 1000):
             assert chunk_codecs.outcome(codec, chunk[3:], room) == data
         assert chunk_codecs.outcome(codec, chunk[3:], len(data) - 1) is None
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("kind", chunk_codecs.PACKAGES)
+@hypothesis.given(seed=SEEDS)
+def test_chunks_are_those_of_packages(kind: Compression, hidden: bool, seed: int) -> None:
+    """So files do not change with what calls a library."""
+    rng = random.Random(seed)
+    level = rng.choice(chunk_codecs.LEVELS.get(kind, (None,)))
+    with pytest.MonkeyPatch.context() as patch:
+        if hidden:
+            patch.setattr(compression, "_addresses", lambda *_: None)
+        compressor = Compressor(kind, level)
+    for size in (1, 10, 1000, 5000, rng.choice((20_000, 65_536, 100_000))):
+        data = rng.choice((chunk_codecs.plain(rng, size), rng.randbytes(size), bytes(size)))
+        packed = chunk_codecs.PACKAGES[kind](data, level)
+        found = compressor(memoryview(data))
+        if len(packed) < size:
+            assert found == reference.header(len(packed), original=False) + packed
+        else:
+            assert found is None
 
 
 @EVERY_KIND
@@ -55,6 +78,7 @@ def test_every_element_of_snappy(seed: int) -> None:
     [
         ("00", b""),
         ("8000", b""),
+        ("80808080808080808000", b""),
         ("808080800003", None),  # four more bytes of a length are none of it
         ("80808080800000", None),
         ("ffffffff0f0061", None),

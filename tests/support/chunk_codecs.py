@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Callable
 
 import cramjam
+import deflate
 import lz4.block
+import lzallright
 import zstandard
 
 from orcstream.codec.streams import compression
@@ -78,6 +80,22 @@ PACK: dict[Compression, Callable[[bytes, random.Random], bytes]] = {
     Compression.SNAPPY: _snappy,
     Compression.LZ4: _lz4,
     Compression.ZSTD: _zstd,
+}
+
+
+# What packages make of a block, by level.
+PACKAGES: dict[Compression, Callable[[bytes, int | None], bytes]] = {
+    Compression.ZLIB: lambda data, level: bytes(deflate.deflate_compress(data, level or 0)),
+    Compression.SNAPPY: lambda data, _: bytes(cramjam.snappy.compress_raw(data)),
+    Compression.LZO: lambda data, _: lzallright.LZOCompressor().compress(data),
+    Compression.LZ4: lambda data, _: bytes(cramjam.lz4.compress_block(data, store_size=False)),
+    Compression.ZSTD: lambda data, level: zstandard.ZstdCompressor(level=level or 0).compress(data),
+    Compression.BROTLI: lambda data, level: bytes(cramjam.brotli.compress(data, level=level)),
+}
+LEVELS = {
+    Compression.ZLIB: (0, 1, 6, 9, 12),
+    Compression.ZSTD: (-131072, -5, 1, 3, 9, 19, 22),
+    Compression.BROTLI: (0, 5, 11),
 }
 
 

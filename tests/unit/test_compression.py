@@ -16,10 +16,9 @@ import lzallright
 import pytest
 import zstandard
 
-from orcstream.codec.streams import compression
-from orcstream.codec.streams._codecs import PythonCodec
+from orcstream.codec.streams import _codecs, _packers, compression
 from orcstream.codec.streams._stream import InputStream
-from orcstream.codec.streams.compression import Compression, Decompressor, decompress_metadata
+from orcstream.codec.streams.compression import Compression, Compressor, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
 from tests.generators import chunks
 from tests.reference import compression as reference
@@ -234,7 +233,13 @@ def test_the_functions_of_libraries_are_found(kind: Compression) -> None:
     """But on Windows: there chunks are decompressed under the interpreter's lock."""
     codec, module, functions = compression._NATIVE[kind]
     assert (compression._addresses(module, functions) is None) == (sys.platform == "win32")
-    assert type(Decompressor(kind)) is (PythonCodec if sys.platform == "win32" else codec)
+    assert type(Decompressor(kind)).__name__ == ("PythonCodec" if sys.platform == "win32" else codec)
+
+
+@pytest.mark.parametrize("kind", compression._NATIVE_OUT)
+def test_the_functions_that_compress_are_found(kind: Compression) -> None:
+    packer = compression._NATIVE_OUT[kind][0]
+    assert type(Compressor(kind).packer).__name__ == ("PythonPacker" if sys.platform == "win32" else packer)
 
 
 def test_functions_that_are_missing() -> None:
@@ -243,11 +248,23 @@ def test_functions_that_are_missing() -> None:
     assert compression._addresses("lz4.block._block", ("LZ4_no_such_function",)) is None
 
 
-@pytest.mark.parametrize("kind", compression._NATIVE)
-def test_codecs_need_functions(kind: Compression) -> None:
-    codec, _, functions = compression._NATIVE[kind]
-    with pytest.raises(ValueError, match=r"\baddress"):
-        codec(kind.name, *[0] * len(functions))
+def test_codecs_and_packers_need_functions() -> None:
+    for kind, (codec, _, names) in compression._NATIVE.items():
+        with pytest.raises(ValueError, match=r"\baddress"):
+            getattr(_codecs, codec)(kind.name, *[0] * len(names))
+    for packer, _, names in compression._NATIVE_OUT.values():
+        with pytest.raises(ValueError, match=r"\baddress"):
+            getattr(_packers, packer)(1, *[0] * len(names))
+
+
+def test_blocks_that_are_too_long_for_a_header() -> None:
+    most = bytes((1 << 23) - 1)
+    for kind in (Compression.ZSTD, Compression.SNAPPY):
+        chunk = Compressor(kind)(memoryview(most))
+        assert chunk is not None
+        assert decompress(kind, chunk[3:], len(most)) == most
+        with pytest.raises(ValueError, match=r"\b8388608\b"):
+            Compressor(kind)(memoryview(most + b"\0"))
 
 
 def test_what_refusals_say() -> None:
@@ -263,11 +280,11 @@ def test_what_refusals_say() -> None:
 
 def test_a_codec_in_python_is_held_to_its_bounds() -> None:
     for answer in (-1, 3, 1 << 40):
-        codec = PythonCodec("LZO", lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
+        codec = _codecs.PythonCodec("LZO", lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
         with pytest.raises(CorruptStream, match=r"\bLZO\b.*\b2\b.*\bblock size\b"):
             codec(b"abc", bytearray(2))
     # Memory of no bytes may have no address.
-    assert PythonCodec("LZO", lambda chunk, out: len(chunk) + len(out))(b"", bytearray()) == 0
+    assert _codecs.PythonCodec("LZO", lambda chunk, out: len(chunk) + len(out))(b"", bytearray()) == 0
 
 
 def test_a_decompressor_that_lies() -> None:

@@ -5,13 +5,22 @@ Knows how each codec's library is called. Must not know where a library's functi
 each answer while they hold the lock: two threads that read zlib waited for each other 970 times, and 660 times without.
 """
 
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.limits cimport INT_MAX
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
+from orcstream.codec._bits cimport load_le64, read_varint
+from orcstream.codec._lent cimport readable, writable
+
 from orcstream.errors import CorruptStream, FormatError
+
+cdef enum:
+    # A chunk this short keeps the lock. Two threads gained nothing by giving it away for less than some 10
+    # microseconds, which are 3 KB of zstd or zlib, and 10 KB of Snappy or LZ4. And while a third thread computes in
+    # Python, a lock that was given away comes back after 5 milliseconds.
+    SHORT_CHUNK = 4096
+    SHORT_OUTPUT = 262144
 
 
 cdef class Codec:
@@ -32,8 +41,13 @@ cdef class Codec:
         try:
             PyObject_GetBuffer(out, &target, PyBUF_WRITABLE)
             try:
-                with nogil:
+                if self.in_python or source.len <= SHORT_CHUNK and target.len <= SHORT_OUTPUT:
                     written = self.into(<const uint8_t*> source.buf, source.len, <uint8_t*> target.buf, target.len)
+                else:
+                    with nogil:
+                        written = self.into(
+                            <const uint8_t*> source.buf, source.len, <uint8_t*> target.buf, target.len
+                        )
             finally:
                 PyBuffer_Release(&target)
         finally:
@@ -61,6 +75,7 @@ cdef class PythonCodec(Codec):
     cdef object decompress
 
     def __cinit__(self, str name, decompress):
+        self.in_python = True
         self.decompress = decompress
 
     cdef Py_ssize_t into(
@@ -72,10 +87,7 @@ cdef class PythonCodec(Codec):
     cdef Py_ssize_t _call(self, const uint8_t* chunk, Py_ssize_t size, uint8_t* out, Py_ssize_t room) except -1:
         cdef Py_ssize_t written
         try:
-            written = self.decompress(
-                PyMemoryView_FromMemory(<char*> chunk, size, PyBUF_READ) if size else memoryview(b""),
-                PyMemoryView_FromMemory(<char*> out, room, PyBUF_WRITE) if room else memoryview(bytearray()),
-            )
+            written = self.decompress(readable(chunk, size), writable(out, room))
         except FormatError:
             raise
         except Exception as error:  # each library has its own classes; all of them mean bad input here
@@ -125,12 +137,6 @@ cdef class LibdeflateCodec(Codec):
         return <Py_ssize_t> written
 
 
-cdef inline uint32_t load_4(const uint8_t* source) noexcept nogil:
-    cdef uint32_t number  # all platforms of the package are little-endian
-    memcpy(&number, source, 4)
-    return number
-
-
 # --- zstd (zstd.h, its stable part) -----------------------------------------------------------------------------
 
 ctypedef void* (*ZstdAllocate)() noexcept nogil
@@ -142,8 +148,8 @@ ctypedef unsigned (*ZstdIsError)(size_t) noexcept nogil
 ctypedef const char* (*ZstdErrorName)(size_t) noexcept nogil
 
 cdef enum:
-    # What such a frame begins with, above 4 bits that are free (RFC 8878, section 3.1.2).
-    ZSTD_SKIPPED = 0x184D2A5
+    # The first byte of a frame; one that is to be skipped has another.
+    ZSTD_MAGIC = 0x28
     # Where a frame has its flags and, unless it is one segment, its window (RFC 8878, section 3.1.1.1).
     ZSTD_DESCRIPTOR = 4
     ZSTD_WINDOW = 5
@@ -200,7 +206,7 @@ cdef class ZstdCodec(Codec):
         cdef size_t result
         if declared == ZSTD_SIZE_ERROR:
             return self.refuse(size, room, b"no frame begins here")
-        if load_4(chunk) >> 4 == ZSTD_SKIPPED:
+        if chunk[0] != ZSTD_MAGIC:
             return self.refuse(size, room, b"a frame that is skipped")
         if declared == ZSTD_SIZE_UNKNOWN:
             # A whole frame needs no window of its own. But the package refuses those that would need much memory.
@@ -257,8 +263,8 @@ cdef enum:
     SNAPPY_COPY_4 = 3
     # A literal of at least this length has its length, less one, behind the tag, in a byte for each number from here.
     SNAPPY_LONG = 61
-    # At this distance from both ends a step of the fast loop needs no check. It reads 66 bytes at most: a tag and a
-    # literal of 60, the tag of a copy, and 4 bytes behind that. It writes 60 bytes of a literal, and 71 of a copy.
+    # At this distance from both ends a step of the fast loop needs no check. It reads 70 bytes at most: a tag and a
+    # literal of 60, the tag of a copy, and 8 bytes behind that. It writes 60 bytes of a literal, and 71 of a copy.
     SNAPPY_MARGIN = 144
 
 # For the tag of each copy: its length, and the bits of the offset that are in the tag, where they stand in the offset.
@@ -340,19 +346,12 @@ cdef Py_ssize_t unsnap(
     cdef uint64_t declared = 0
     cdef uint32_t tag, kind, number
     cdef Py_ssize_t length, offset, behind, index
-    cdef int shift
 
-    for shift in range(0, 35, 7):
-        if source == source_end:
-            reason[0] = b"it ends in its length"
-            return -1
-        declared |= <uint64_t> (source[0] & 0x7F) << shift
-        source += 1
-        if (source - 1)[0] < 0x80:
-            break
-    else:
-        reason[0] = b"a length of more than 32 bits"
+    length = read_varint(source, source_end, &declared)
+    if length <= 0:
+        reason[0] = b"no length"
         return -1
+    source += length
     if declared > <uint64_t> room:
         reason[0] = b"too much output"
         return -1
@@ -373,7 +372,7 @@ cdef Py_ssize_t unsnap(
             if unlikely(length > 16):
                 if length >= SNAPPY_LONG:
                     behind = length + 1 - SNAPPY_LONG
-                    length = long_literal(load_4(source), length)
+                    length = long_literal(<uint32_t> load_le64(source), length)
                     source += behind
                     if length <= 0 or length > source_end - source or length > out_end - to:
                         reason[0] = b"a literal beyond the end"
@@ -394,7 +393,7 @@ cdef Py_ssize_t unsnap(
                 continue
             source += 1
         length = SNAPPY_LENGTHS[tag]
-        offset = SNAPPY_HIGH[tag] + <Py_ssize_t> (load_4(source) & SNAPPY_MASKS[kind])
+        offset = SNAPPY_HIGH[tag] + <Py_ssize_t> (<uint32_t> load_le64(source) & SNAPPY_MASKS[kind])
         source += 4 if unlikely(kind == SNAPPY_COPY_4) else kind
         if offset <= 0 or offset > to - out:
             reason[0] = b"a copy from before the start"
@@ -416,7 +415,8 @@ cdef Py_ssize_t unsnap(
             reason[0] = b"it ends in a tag"
             return -1
         number = 0
-        memcpy(&number, source, behind)
+        for index in range(behind):
+            number |= <uint32_t> source[index] << (8 * index)
         source += behind
         if kind == SNAPPY_LITERAL:
             if behind:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cramjam
 import deflate
@@ -21,20 +21,16 @@ import lzokay
 import zstandard
 
 from orcstream._buffer import Buffer
-from orcstream.codec.streams._codecs import (
-    Codec,
-    LibdeflateCodec,
-    Lz4Codec,
-    PythonCodec,
-    SnappyCodec,
-    ZstdCodec,
-)
 from orcstream.errors import CorruptStream, Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from orcstream.codec.streams._codecs import Codec
+    from orcstream.codec.streams._packers import Packer
 
 # Takes a chunk and a view to write to; answers how many bytes it wrote.
 Decompress = Callable[[memoryview, memoryview], int]
-# Takes bytes, answers them compressed: an object with a buffer.
-_Compress = Callable[[memoryview], Any]
+# Takes a block and a view to write to; returns how many bytes it wrote.
+_Compress = Callable[[memoryview, memoryview], int]
 
 _HEADER_BYTES = 3
 # Where flags stand in a zstd frame, and the one for a checksum behind it (RFC 8878, section 3.1.1.1.1).
@@ -66,34 +62,39 @@ def Decompressor(compression: Compression) -> Codec:  # noqa: N802  # makes one,
     Calling it with a chunk's bytes and a writable view returns the number of bytes written. Output that
     does not fit the view, and input that is no valid data, raise `CorruptStream`.
     """
+    from orcstream.codec.streams import _codecs  # a write needs none
+
     name = compression.name
     if compression is Compression.NONE:
-        return Codec(name)
+        return _codecs.Codec(name)
     if compression is Compression.SNAPPY:
-        return SnappyCodec(name)
+        return _codecs.SnappyCodec(name)
     if compression in _NATIVE:
         codec, module, functions = _NATIVE[compression]
         if (addresses := _addresses(module, functions)) is not None:
-            return codec(name, *addresses)
-    return PythonCodec(name, _INTO[compression]())
+            native: Codec = getattr(_codecs, codec)(name, *addresses)
+            return native
+    return _codecs.PythonCodec(name, _INTO[compression]())
 
 
+# Modules whose libraries have functions. The other one of zstandard, which it uses by default, shows none.
+_LIBDEFLATE = getattr(deflate, "_deflate", deflate).__name__
+_LIBZSTD = "zstandard._cffi"
 # The codecs in C, and the functions that each takes, with the module whose library has them.
-_NATIVE: dict[Compression, tuple[Callable[..., Codec], str, tuple[str, ...]]] = {
+_NATIVE: dict[Compression, tuple[str, str, tuple[str, ...]]] = {
     Compression.ZLIB: (
-        LibdeflateCodec,
-        getattr(deflate, "_deflate", deflate).__name__,
+        "LibdeflateCodec",
+        _LIBDEFLATE,
         (
             "libdeflate_alloc_decompressor",
             "libdeflate_deflate_decompress",
             "libdeflate_free_decompressor",
         ),
     ),
-    Compression.LZ4: (Lz4Codec, "lz4.block._block", ("LZ4_decompress_safe",)),
-    # The other library of the package, which it uses by default, shows none.
+    Compression.LZ4: ("Lz4Codec", "lz4.block._block", ("LZ4_decompress_safe",)),
     Compression.ZSTD: (
-        ZstdCodec,
-        "zstandard._cffi",
+        "ZstdCodec",
+        _LIBZSTD,
         (
             "ZSTD_createDCtx",
             "ZSTD_decompressDCtx",
@@ -225,7 +226,7 @@ class Compressor:
     for a level that the codec does not have.
     """
 
-    __slots__ = ("_compress", "compression")
+    __slots__ = ("compression", "packer")
 
     def __init__(self, compression: Compression, level: int | None = None) -> None:
         if compression is Compression.NONE:
@@ -235,23 +236,62 @@ class Compressor:
             allowed = f"{lowest} to {highest}" if lowest <= highest else "none"
             raise UsageError(f"{compression.name} has no level {level}; levels: {allowed}")
         self.compression = compression
-        self._compress = _OUT_OF[compression](default if level is None else level)
+        self.packer = _packer(compression, default if level is None else level)
 
     def __call__(self, block: memoryview) -> bytes | None:
-        data = memoryview(self._compress(block))
-        length = data.nbytes
-        if length >= block.nbytes:
-            return None
-        return b"".join(((length << 1).to_bytes(_HEADER_BYTES, "little"), data))
+        return self.packer(block)
+
+
+def _packer(compression: Compression, level: int) -> Packer:
+    from orcstream.codec.streams import _packers  # a read needs none
+
+    if compression in _NATIVE_OUT:
+        packer, module, functions = _NATIVE_OUT[compression]
+        if (addresses := _addresses(module, functions)) is not None:
+            native: Packer = getattr(_packers, packer)(level, *addresses)
+            return native
+    return _packers.PythonPacker(_OUT_OF[compression](level))
+
+
+# As `_NATIVE`. cramjam's LZ4 finds other matches than that of the package lz4, mostly better ones.
+_NATIVE_OUT: dict[Compression, tuple[str, str, tuple[str, ...]]] = {
+    Compression.ZLIB: (
+        "LibdeflatePacker",
+        _LIBDEFLATE,
+        ("libdeflate_alloc_compressor", "libdeflate_deflate_compress", "libdeflate_free_compressor"),
+    ),
+    Compression.ZSTD: (
+        "ZstdPacker",
+        _LIBZSTD,
+        (
+            "ZSTD_createCCtx",
+            "ZSTD_CCtx_setParameter",
+            "ZSTD_compress2",
+            "ZSTD_freeCCtx",
+            "ZSTD_isError",
+        ),
+    ),
+}
+
+
+def _copied(compress: Callable[[memoryview], bytes | bytearray]) -> _Compress:
+    """The same function, writing to a view."""
+
+    def into(block: memoryview, out: memoryview) -> int:
+        data = compress(block)
+        out[: len(data)] = data
+        return len(data)
+
+    return into
 
 
 _OUT_OF: dict[Compression, Callable[[int], _Compress]] = {
-    Compression.ZLIB: lambda level: lambda block: deflate.deflate_compress(block, level),
-    Compression.SNAPPY: lambda _: cramjam.snappy.compress_raw,
-    Compression.LZO: lambda _: lzallright.LZOCompressor().compress,
-    Compression.LZ4: lambda _: lambda block: cramjam.lz4.compress_block(block, store_size=False),
-    Compression.ZSTD: lambda level: zstandard.ZstdCompressor(level=level).compress,
-    Compression.BROTLI: lambda level: lambda block: cramjam.brotli.compress(block, level=level),
+    Compression.ZLIB: lambda level: _copied(lambda block: deflate.deflate_compress(block, level)),
+    Compression.SNAPPY: lambda _: cramjam.snappy.compress_raw_into,
+    Compression.LZO: lambda _: _copied(lzallright.LZOCompressor().compress),
+    Compression.LZ4: lambda _: partial(cramjam.lz4.compress_block_into, store_size=False),
+    Compression.ZSTD: lambda level: _copied(zstandard.ZstdCompressor(level=level).compress),
+    Compression.BROTLI: lambda level: partial(cramjam.brotli.compress_into, level=level),
 }
 # Lowest, default, highest.
 _LEVELS = {
