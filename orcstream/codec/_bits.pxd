@@ -36,6 +36,10 @@ cdef extern from *:
         v = ORC_BIG_ENDIAN(v);
         memcpy(p, &v, 8);
     }
+    static inline void orc_store_le64(uint8_t* p, uint64_t v) {
+        v = ORC_LITTLE_ENDIAN(v);
+        memcpy(p, &v, 8);
+    }
     static inline int64_t orc_unzigzag(uint64_t v) { return (int64_t)((v >> 1) ^ (0 - (v & 1))); }
     static inline uint64_t orc_zigzag(int64_t v) { return ((uint64_t) v << 1) ^ (uint64_t)(v >> 63); }
     static inline int orc_bit_length(uint64_t v) { return v ? 64 - __builtin_clzll(v) : 0; }
@@ -66,6 +70,7 @@ cdef extern from *:
     uint64_t load_le64 "orc_load_le64"(const uint8_t* p) noexcept nogil
     uint64_t load_be "orc_load_be"(const uint8_t* p, int width) noexcept nogil
     void store_be64 "orc_store_be64"(uint8_t* p, uint64_t v) noexcept nogil
+    void store_le64 "orc_store_le64"(uint8_t* p, uint64_t v) noexcept nogil
     uint64_t zigzag "orc_zigzag"(int64_t v) noexcept nogil
     int64_t unzigzag "orc_unzigzag"(uint64_t v) noexcept nogil
     int bit_length "orc_bit_length"(uint64_t v) noexcept nogil

@@ -6,12 +6,10 @@ each answer while they hold the lock: two threads that read zlib waited for each
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.limits cimport INT_MAX
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint8_t, uintptr_t
 
-from orcstream.codec._bits cimport load_le64, read_varint
 from orcstream.codec._lent cimport readable, writable
+from orcstream.codec.streams._lz cimport unlz4, unsnap
 
 from orcstream.errors import CorruptStream, FormatError
 
@@ -223,234 +221,26 @@ cdef class ZstdCodec(Codec):
         return <Py_ssize_t> result
 
 
-# --- LZ4 (lz4.h) ------------------------------------------------------------------------------------------------
+# --- Loops of ours ----------------------------------------------------------------------------------------------
 
-ctypedef int (*Lz4Decompress)(const char*, char*, int, int) noexcept nogil
-
-
-cdef class Lz4Codec(Codec):
-    """A block without a frame. Takes the address of LZ4_decompress_safe."""
-
-    cdef Lz4Decompress decompress
-
-    def __cinit__(self, str name, uintptr_t decompress):
-        if not decompress:
-            raise ValueError("functions have addresses")
-        self.decompress = <Lz4Decompress> decompress
-
-    cdef Py_ssize_t into(
-        self, const uint8_t* chunk, Py_ssize_t size, uint8_t* out, Py_ssize_t room
-    ) except -1 nogil:
-        cdef int written
-        if size > INT_MAX:
-            return self.refuse(size, room, b"too long")
-        written = self.decompress(<const char*> chunk, <char*> out, <int> size, <int> min(room, <Py_ssize_t> INT_MAX))
-        if written < 0:
-            return self.refuse(size, room, b"bad data or too much output")
-        return written
+ctypedef Py_ssize_t (*Loop)(const uint8_t*, Py_ssize_t, uint8_t*, Py_ssize_t, const char**) noexcept nogil
 
 
-# --- Snappy (its format description) ----------------------------------------------------------------------------
+cdef class LoopCodec(Codec):
+    """Raw Snappy data, and blocks of LZ4 without a frame."""
 
-cdef extern from *:
-    bint unlikely(bint) noexcept nogil
+    cdef Loop loop
 
-cdef enum:
-    # The lowest two bits of a tag: what it is, and for copies how many bytes of the offset follow (but for 3: 4).
-    SNAPPY_KIND = 3
-    SNAPPY_LITERAL = 0
-    SNAPPY_COPY_1 = 1
-    SNAPPY_COPY_4 = 3
-    # A literal of at least this length has its length, less one, behind the tag, in a byte for each number from here.
-    SNAPPY_LONG = 61
-    # At this distance from both ends a step of the fast loop needs no check. It reads 70 bytes at most: a tag and a
-    # literal of 60, the tag of a copy, and 8 bytes behind that. It writes 60 bytes of a literal, and 71 of a copy.
-    SNAPPY_MARGIN = 144
-
-# For the tag of each copy: its length, and the bits of the offset that are in the tag, where they stand in the offset.
-cdef uint16_t[256] SNAPPY_LENGTHS, SNAPPY_HIGH
-# What is the offset of the 4 bytes behind a tag, by kind.
-cdef uint32_t[4] SNAPPY_MASKS = [0, 0xFF, 0xFFFF, 0xFFFFFFFF]
-
-
-cdef void fill_snappy_tables() noexcept:
-    cdef int tag
-    for tag in range(256):
-        if tag & SNAPPY_KIND == SNAPPY_COPY_1:
-            SNAPPY_LENGTHS[tag] = 4 + (tag >> 2 & 7)
-            SNAPPY_HIGH[tag] = tag >> 5 << 8
-        else:
-            SNAPPY_LENGTHS[tag] = 1 + (tag >> 2)
-
-
-fill_snappy_tables()
-
-
-cdef inline Py_ssize_t long_literal(uint32_t behind, Py_ssize_t length) noexcept nogil:
-    """The length that follows a tag which says `length`, SNAPPY_LONG or more."""
-    return <Py_ssize_t> (behind & (<uint32_t> 0xFFFFFFFF >> 8 * (SNAPPY_LONG + 3 - length))) + 1
-
-
-cdef inline void copy_8(uint8_t* to, const uint8_t* source) noexcept nogil:
-    cdef uint64_t word  # both may overlap
-    memcpy(&word, source, 8)
-    memcpy(to, &word, 8)
-
-
-cdef inline void repeat(uint8_t* to, Py_ssize_t offset, Py_ssize_t count) noexcept nogil:
-    """Append `count` (1 to 64) bytes that repeat those `offset` bytes before; writes 71 at most.
-
-    Each step of 8 sees what the ones before wrote, so it must not be wider than the offset.
-    """
-    cdef const uint8_t* source = to - offset
-    cdef uint8_t* stop = to + count
-    if unlikely(offset < 8):
-        # Of each step the first `offset` bytes are right; then twice as many repeat.
-        while offset < 8:
-            copy_8(to, source)
-            to += offset
-            if to >= stop:
-                return
-            offset += offset
-        source = to - offset
-    else:
-        # Most copies end here: fewer branches on a length take less time than fewer bytes.
-        copy_8(to, source)
-        copy_8(to + 8, source + 8)
-        if not unlikely(count > 16):
-            return
-        copy_8(to + 16, source + 16)
-        copy_8(to + 24, source + 24)
-        to += 32
-        source += 32
-    while to < stop:
-        copy_8(to, source)
-        to += 8
-        source += 8
-
-
-cdef Py_ssize_t unsnap(
-    const uint8_t* chunk, Py_ssize_t size, uint8_t* out, Py_ssize_t room, const char** reason
-) noexcept nogil:
-    """The number of bytes written to `out`; -1 with a reason for what is not valid or has no room there.
-
-    Reads chunk[:size] and writes out[:room] only.
-    """
-    cdef const uint8_t* source = chunk
-    cdef const uint8_t* source_end = chunk + size
-    cdef uint8_t* to = out
-    cdef uint8_t* out_end = out + room
-    cdef const uint8_t* source_margin = NULL
-    cdef uint8_t* out_margin = NULL
-    cdef uint8_t* end
-    cdef uint64_t declared = 0
-    cdef uint32_t tag, kind, number
-    cdef Py_ssize_t length, offset, behind, index
-
-    length = read_varint(source, source_end, &declared)
-    if length <= 0:
-        reason[0] = b"no length"
-        return -1
-    source += length
-    if declared > <uint64_t> room:
-        reason[0] = b"too much output"
-        return -1
-    end = out + declared
-    if size >= SNAPPY_MARGIN and room >= SNAPPY_MARGIN:
-        source_margin = source_end - SNAPPY_MARGIN
-        out_margin = out_end - SNAPPY_MARGIN
-
-    # A literal if there is one, and the copy that mostly follows. May pass `end`, but not `out_end`. Where the next tag
-    # stands is computed without tables: loads that wait for each other took a fifth more time.
-    while source <= source_margin and to <= out_margin:
-        tag = source[0]
-        source += 1
-        kind = tag & SNAPPY_KIND
-        if kind == SNAPPY_LITERAL:
-            length = (tag >> 2) + 1
-            memcpy(to, source, 16)
-            if unlikely(length > 16):
-                if length >= SNAPPY_LONG:
-                    behind = length + 1 - SNAPPY_LONG
-                    length = long_literal(<uint32_t> load_le64(source), length)
-                    source += behind
-                    if length <= 0 or length > source_end - source or length > out_end - to:
-                        reason[0] = b"a literal beyond the end"
-                        return -1
-                    memcpy(to, source, length)
-                    to += length
-                    source += length
-                    continue
-                memcpy(to + 16, source + 16, 16)
-                if length > 32:
-                    memcpy(to + 32, source + 32, 16)
-                    memcpy(to + 48, source + 48, 16)
-            to += length
-            source += length
-            tag = source[0]
-            kind = tag & SNAPPY_KIND
-            if kind == SNAPPY_LITERAL:
-                continue
-            source += 1
-        length = SNAPPY_LENGTHS[tag]
-        offset = SNAPPY_HIGH[tag] + <Py_ssize_t> (<uint32_t> load_le64(source) & SNAPPY_MASKS[kind])
-        source += 4 if unlikely(kind == SNAPPY_COPY_4) else kind
-        if offset <= 0 or offset > to - out:
-            reason[0] = b"a copy from before the start"
-            return -1
-        repeat(to, offset, length)
-        to += length
-
-    # The same near an end, with all steps checked.
-    while source != source_end:
-        tag = source[0]
-        source += 1
-        kind = tag & SNAPPY_KIND
-        length = (tag >> 2) + 1
-        if kind == SNAPPY_LITERAL:
-            behind = max(<Py_ssize_t> 0, length + 1 - SNAPPY_LONG)
-        else:
-            behind = 4 if kind == SNAPPY_COPY_4 else kind
-        if behind > source_end - source:
-            reason[0] = b"it ends in a tag"
-            return -1
-        number = 0
-        for index in range(behind):
-            number |= <uint32_t> source[index] << (8 * index)
-        source += behind
-        if kind == SNAPPY_LITERAL:
-            if behind:
-                length = long_literal(number, length)
-            # The fast loop may have passed `end`: then nothing fits.
-            if length <= 0 or length > source_end - source or length > end - to:
-                reason[0] = b"a literal beyond the end"
-                return -1
-            memcpy(to, source, length)
-            source += length
-        else:
-            length = SNAPPY_LENGTHS[tag]
-            offset = SNAPPY_HIGH[tag] + <Py_ssize_t> number
-            if offset <= 0 or offset > to - out or length > end - to:
-                reason[0] = b"a copy from before the start, or beyond the end"
-                return -1
-            for index in range(length):
-                to[index] = to[index - offset]
-        to += length
-
-    if to != end:
-        reason[0] = b"another length than it declares"
-        return -1
-    return to - out
-
-
-cdef class SnappyCodec(Codec):
-    """Raw Snappy data."""
+    def __cinit__(self, str name):
+        if name not in ("SNAPPY", "LZ4"):
+            raise ValueError(f"no loop decompresses {name}")
+        self.loop = unsnap if name == "SNAPPY" else unlz4
 
     cdef Py_ssize_t into(
         self, const uint8_t* chunk, Py_ssize_t size, uint8_t* out, Py_ssize_t room
     ) except -1 nogil:
         cdef const char* reason = NULL
-        cdef Py_ssize_t written = unsnap(chunk, size, out, room, &reason)
+        cdef Py_ssize_t written = self.loop(chunk, size, out, room, &reason)
         if written < 0:
             return self.refuse(size, room, reason)
         return written

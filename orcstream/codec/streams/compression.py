@@ -67,8 +67,8 @@ def Decompressor(compression: Compression) -> Codec:  # noqa: N802  # makes one,
     name = compression.name
     if compression is Compression.NONE:
         return _codecs.Codec(name)
-    if compression is Compression.SNAPPY:
-        return _codecs.SnappyCodec(name)
+    if compression in (Compression.SNAPPY, Compression.LZ4):
+        return _codecs.LoopCodec(name)
     if compression in _NATIVE:
         codec, module, functions = _NATIVE[compression]
         if (addresses := _addresses(module, functions)) is not None:
@@ -91,7 +91,6 @@ _NATIVE: dict[Compression, tuple[str, str, tuple[str, ...]]] = {
             "libdeflate_free_decompressor",
         ),
     ),
-    Compression.LZ4: ("Lz4Codec", "lz4.block._block", ("LZ4_decompress_safe",)),
     Compression.ZSTD: (
         "ZstdCodec",
         _LIBZSTD,
@@ -142,10 +141,6 @@ def _lzo(chunk: memoryview, out: memoryview) -> int:
     return len(data)
 
 
-def _lz4(chunk: memoryview, out: memoryview) -> int:
-    return int(cramjam.lz4.decompress_block_into(chunk, out, output_len=len(out)))
-
-
 def _brotli(chunk: memoryview, out: memoryview) -> int:
     return int(cramjam.brotli.decompress_into(chunk, out))
 
@@ -174,7 +169,6 @@ def _zstd() -> Decompress:
 _INTO: dict[Compression, Callable[[], Decompress]] = {
     Compression.ZLIB: _zlib,
     Compression.LZO: lambda: _lzo,
-    Compression.LZ4: lambda: _lz4,
     Compression.ZSTD: _zstd,
     Compression.BROTLI: lambda: _brotli,
 }
