@@ -11,6 +11,9 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free
 from libc.string cimport memset
 
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MIN
+
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** pointer, size_t alignment, size_t size)
 
@@ -33,11 +36,10 @@ cdef enum:
     POOLED_FROM = 16384  # smaller blocks are malloc's business
 
 
-
-
 cdef void* _pool[CLASSES][SLOTS]
 cdef int _pooled[CLASSES]
 cdef Py_ssize_t MOST_BYTES = (<Py_ssize_t> 1) << 47  # all that a process can address
+cdef Py_ssize_t FROM_BLOCK = PY_SSIZE_T_MIN  # as a size: the memory is there already
 cdef Py_ssize_t _retained = 0
 cdef Py_ssize_t _retain_limit = 1024 * 1024 * 1024
 cdef cython.pymutex _lock
@@ -67,46 +69,79 @@ cdef int _class_of(Py_ssize_t size, Py_ssize_t* rounded) noexcept nogil:
     return index
 
 
+cdef int take_block(Block* block, Py_ssize_t nbytes) except -1 nogil:
+    """Memory for `nbytes` bytes, from the pool where it has some; what the block held before is not looked at."""
+    cdef Py_ssize_t size = nbytes + SLACK
+    cdef int index
+    cdef void* found = NULL
+    if nbytes < 0 or nbytes > MOST_BYTES:
+        with gil:
+            raise ValueError("negative size") if nbytes < 0 else MemoryError(f"{nbytes} bytes")
+    if nbytes >= POOLED_FROM:
+        index = _class_of(nbytes, &size)
+        with _lock:
+            if _pooled[index] > 0:
+                _pooled[index] -= 1
+                found = _pool[index][_pooled[index]]
+                _take(size)
+    if found == NULL and posix_memalign(&found, 64, size) != 0:
+        with gil:
+            raise MemoryError(f"{nbytes} bytes")
+    block.ptr = <unsigned char*> found
+    block.nbytes = nbytes
+    block.capacity = size
+    return 0
+
+
+cdef void give_block(Block* block) noexcept nogil:
+    """Give memory back, if the block has any; it has none then."""
+    cdef Py_ssize_t size = block.capacity
+    cdef int index
+    cdef bint kept = False
+    if block.ptr == NULL:
+        return
+    if size >= POOLED_FROM + SLACK:
+        index = _class_of(size - SLACK, &size)  # as it was
+        with _lock:
+            if _pooled[index] < SLOTS and _retained + size <= _retain_limit:
+                _pool[index][_pooled[index]] = block.ptr
+                _pooled[index] += 1
+                _take(-size)
+                kept = True
+    if not kept:
+        free(block.ptr)
+    block.ptr = NULL
+    block.nbytes = block.capacity = 0
+
+
+cdef Buffer buffer_of(Block* block):
+    """The block's memory as an object; the block has none then."""
+    cdef Buffer buffer = Buffer.__new__(Buffer, FROM_BLOCK)
+    buffer.ptr = block.ptr
+    buffer.nbytes = block.nbytes
+    buffer.capacity = block.capacity
+    block.ptr = NULL
+    block.nbytes = block.capacity = 0
+    return buffer
+
+
 cdef class Buffer:
     """A block of `nbytes` writable bytes with the buffer protocol."""
 
     def __cinit__(self, Py_ssize_t nbytes):
-        cdef Py_ssize_t size = nbytes + SLACK
-        cdef int index
-        cdef void* block = NULL
-        if nbytes < 0:
-            raise ValueError("negative size")
-        if nbytes > MOST_BYTES:
-            raise MemoryError(f"{nbytes} bytes")
-        if nbytes >= POOLED_FROM:
-            index = _class_of(nbytes, &size)
-            with _lock:
-                if _pooled[index] > 0:
-                    _pooled[index] -= 1
-                    block = _pool[index][_pooled[index]]
-                    _take(size)
-        if block == NULL and posix_memalign(&block, 64, size) != 0:
-            raise MemoryError(f"{nbytes} bytes")
-        self.ptr = <unsigned char*> block
+        cdef Block block
+        if nbytes == FROM_BLOCK:
+            return
+        take_block(&block, nbytes)
+        self.ptr = block.ptr
         self.nbytes = nbytes
-        self.capacity = size
+        self.capacity = block.capacity
 
     def __dealloc__(self):
-        cdef Py_ssize_t size = self.capacity
-        cdef int index
-        cdef bint kept = False
-        if self.ptr == NULL:
-            return
-        if size >= POOLED_FROM + SLACK:
-            index = _class_of(size - SLACK, &size)  # as it was
-            with _lock:
-                if _pooled[index] < SLOTS and _retained + size <= _retain_limit:
-                    _pool[index][_pooled[index]] = self.ptr
-                    _pooled[index] += 1
-                    _take(-size)
-                    kept = True
-        if not kept:
-            free(self.ptr)
+        cdef Block block
+        block.ptr = self.ptr
+        block.capacity = self.capacity
+        give_block(&block)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.ptr, self.nbytes, 0, flags)
@@ -119,7 +154,7 @@ cdef class Buffer:
         return <size_t> self.ptr
 
 
-cdef void _take(Py_ssize_t size) noexcept:
+cdef void _take(Py_ssize_t size) noexcept nogil:
     global _retained
     _retained -= size
 
