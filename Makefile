@@ -30,7 +30,7 @@ TOXIPROXY := .cache/bin/toxiproxy
 TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 # What debuggers want is not linked, which takes seconds.
 NO_SYMBOLS := -s -w
-PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(PYTEST_ARGS)
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(if $(ORCSTREAM_TEST_ALL),--timeout=900) $(PYTEST_ARGS)
 NEED_GO := command -v go >/dev/null || { \
 	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
