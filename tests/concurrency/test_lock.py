@@ -6,8 +6,6 @@ quiet machine.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from pyarrow import orc
 
 import orcstream
 from bench import lineitem
-from orcstream.reader.engine.session import DecodeSpan, RequestSpan
-from tests.reference import compression
 from tests.support import lock
 from tests.support.needs import not_here
 
@@ -27,8 +23,6 @@ GROUP_ROWS = 10_000
 CALLS = 300
 STARTING = 1
 
-PER_CHUNK = 4
-PER_STEP = 5
 PER_WINDOW_AND_THREAD = 2
 BESIDES = 250
 PER_GROUP_OF_COLUMN = 12
@@ -87,41 +81,10 @@ def test_threads_are_told_apart_and_places_named() -> None:
 # --- scans -----------------------------------------------------------------------------------------
 
 
-@dataclass
-class Work:
-    """What a scan has to do: windows of rows, and steps, each of a thread on one column."""
-
-    windows: int
-    steps: int
-    chunks: int
-
-
-class Spans:
-    """An observer that counts the steps of each column."""
-
-    def __init__(self) -> None:
-        self.of_columns: Counter[int] = Counter()
-
-    def on_request(self, span: RequestSpan) -> None:
-        pass
-
-    def on_decode(self, span: DecodeSpan) -> None:
-        self.of_columns[span.column_id] += 1
-
-
-async def work_of(path: Path) -> Work:
-    spans = Spans()
-    data = path.read_bytes()
-    chunks = 0
-    async with orcstream.open(str(path), observer=spans) as file:
-        await file.read()
-        for index, stripe in enumerate(file.stripes):
-            start = stripe.offset
-            for stream in (await file.stripe_footer(index)).streams:
-                if file.compression and not stream.kind.is_index:
-                    chunks += len(compression.chunks(data[start : start + stream.length]))
-                start += stream.length
-    return Work(max(spans.of_columns.values()), spans.of_columns.total(), chunks)
+async def windows_of(path: Path) -> int:
+    """A batch is what all columns have of a window."""
+    async with orcstream.open(str(path)) as file, file.batches() as stream:
+        return len([batch async for batch in stream])
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +130,12 @@ async def test_a_scan_takes_the_lock_seldom(
     path = folder / f"{codec}-{chunk_kib}.orc"
     if not path.exists():
         await write(table, path, codec, chunk_kib * 1024)
-    work = await work_of(path)
+    windows = await windows_of(path)
     scan = f"orcstream.blocking.read({str(path)!r}, decode_threads={threads})"
     kinds = lock.takes_of("import orcstream.blocking", scan)
-    print(work, {kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
+    print(windows, {kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
     assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
-    most = work.chunks * PER_CHUNK + work.steps * PER_STEP + work.windows * threads * PER_WINDOW_AND_THREAD
-    assert sum(kind.takes for kind in kinds) <= most + BESIDES
+    assert sum(kind.takes for kind in kinds) <= windows * threads * PER_WINDOW_AND_THREAD + BESIDES
 
 
 @pytest.mark.parametrize("codec", ["zstd", "none"])

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from orcstream.codec.decode.decoders import PlainDecoder
+from orcstream.codec.decode import _column
+from orcstream.reader.engine import decoding
 from tests.generators import strategies
 from tests.generators.predicates import Ask
 from tests.golden import test_corpus
@@ -210,14 +211,15 @@ async def test_rows_in_front_are_passed_over_at_once(tmp_path: Path, monkeypatch
     path = tmp_path / "numbers.orc"
     orc.write_table(table, path, row_index_stride=10_000)
     calls: list[int] = []
-    take = PlainDecoder.take
+    decode = _column.decode
 
-    def counted(decoder: PlainDecoder, count: int) -> Any:
-        calls.append(count)
-        return take(decoder, count)
+    def counted(tasks: list[_column.DecodeTask], *rest: Any) -> None:
+        decode(tasks, *rest)
+        calls.extend(task.dropped for task in tasks)
 
-    monkeypatch.setattr(PlainDecoder, "take", counted)
+    monkeypatch.setattr(decoding, "decode", counted)
     async with API.open(path) as file:
         found = await file.read(rows=range(19_999, 20_000))
     assert pa.table(found).to_pylist() == [{"a": 19_999, "b": 19_999.0, "c": "19999"}]
+    assert sum(calls) == 9_999 * 3
     assert len(calls) <= 2 * 3

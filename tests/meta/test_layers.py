@@ -41,7 +41,7 @@ figures: schema
 plan.acid: errors schema
 query: _printable errors schema
 
-codec.vectors: _buffer codec codec.streams errors query schema
+codec.vectors: _buffer codec errors query schema
 
 io.contract: _credentials _keywords _printable byterange errors io.loop
 
@@ -68,7 +68,8 @@ io.stores.fsspec: _credentials byterange errors io.contract io.loop io.urls
 io.stores.hdfs: byterange errors io.contract io.loop io.request io.urls
 io.stores.local: _buffer byterange errors io.contract io.loop io.urls
 
-codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
+codec.decode: _buffer byterange codec codec.crypto codec.metadata codec.streams codec.vectors errors
+    schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
 io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.stores.hdfs io.urls

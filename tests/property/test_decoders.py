@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.decode.decoders import ColumnDecoder, Turn
+from orcstream.codec.decode._column import ColumnDecoder, Turn
 from orcstream.codec.metadata.structure import EncodingKind, StreamKind
-from orcstream.codec.vectors._vector import offsets_of
 from orcstream.codec.vectors.column import VectorOptions, vector_bytes
 from orcstream.errors import CorruptStream, FormatError, OrcError, Unsupported
 from tests.generators import strategies
@@ -27,7 +25,7 @@ from tests.reference import byte_rle, compare, rle_v1, rle_v2
 from tests.reference.columns import Encoder
 from tests.reference.types import T, Union, parse
 from tests.support.effort import share
-from tests.support.kernels import Column, buffer_of, int64_buffer, rows_of
+from tests.support.kernels import Column, rows_of
 
 ALL = strategies.schemas(strategies.EVERYTHING, unions=True, depth=4, plain_names=True)
 OPTIONS = st.fixed_dictionaries(
@@ -69,8 +67,8 @@ def test_steps_budgets_and_pieces(
     whole = column.open()
     whole.feed_all()
     assert whole.ready(len(rows), 1 << 30) == len(rows)
-    assert not whole.turn.starved
-    compare.assert_same_rows(table.type_, rows_of(table.type_, whole.decoder.take(len(rows))), expected)
+    assert not whole.turn.dry
+    compare.assert_same_rows(table.type_, rows_of(table.type_, whole.decoder.take_rows(len(rows))), expected)
 
     parts = column.open(zlib=rng.random() < 0.5, rng=rng)
     found: list[object] = []
@@ -80,14 +78,14 @@ def test_steps_budgets_and_pieces(
         got = parts.ready(count, budget)
         assert 0 <= got <= count
         if got == 0:
-            assert parts.turn.starved or budget < 1 << 30, "neither bytes nor budget are missing"
+            assert parts.turn.dry or budget < 1 << 30, "neither bytes nor budget are missing"
             if not parts.feed_starved():
                 budget *= 2
             continue
         if rng.random() < 0.3:
             parts.feed_starved()  # what was answered stays true
         got = rng.randint(1, got)
-        found += rows_of(table.type_, parts.decoder.take(got))
+        found += rows_of(table.type_, parts.decoder.take_rows(got))
     compare.assert_same_rows(table.type_, found, expected)
 
 
@@ -108,7 +106,7 @@ def test_parents_without_a_row(type_: T, seed: int, options: dict[str, Any]) -> 
     found: list[object] = []
     while len(found) < len(rows):
         got = opened.ready(min(70, len(rows) - len(found)), 1 << 30)
-        vector = opened.decoder.take(got)
+        vector = opened.decoder.take_rows(got)
         child = vector.children[0].children[0]
         own = rows_of(type_, child)
         assert child.length == got
@@ -139,7 +137,7 @@ def test_null_unions(step: int) -> None:
     found: list[object] = []
     while len(found) < len(NULL_UNIONS):
         got = opened.ready(min(step, len(NULL_UNIONS) - len(found)), 1 << 20)
-        vector = opened.decoder.take(got)
+        vector = opened.decoder.take_rows(got)
         assert vector.null_count == 0
         assert len(vector.buffers) == 2
         found += rows_of(type_, vector)
@@ -166,12 +164,12 @@ def test_a_row_larger_than_the_budget(text: str) -> None:
     opened = encoded(type_, rows).open()
     opened.feed_all()
     assert opened.ready(3, 1000) == 1
-    assert not opened.turn.starved
-    first = rows_of(type_, opened.decoder.take(1))
+    assert not opened.turn.dry
+    first = rows_of(type_, opened.decoder.take_rows(1))
     assert opened.ready(2, 1000) == 0
-    assert not opened.turn.starved
+    assert not opened.turn.dry
     assert opened.ready(2, 1 << 20) == 2
-    assert first + rows_of(type_, opened.decoder.take(2)) == rows
+    assert first + rows_of(type_, opened.decoder.take_rows(2)) == rows
 
 
 @pytest.mark.parametrize(
@@ -189,9 +187,9 @@ def test_budgets_hold(text: str) -> None:
         got = opened.ready(left, 4096)
         if got == 0:
             got = opened.ready(1, 1 << 30)
-            opened.decoder.take(got)
+            opened.decoder.take_rows(got)
         else:
-            assert vector_bytes(opened.decoder.take(got)) <= 4 * 4096
+            assert vector_bytes(opened.decoder.take_rows(got)) <= 4 * 4096
         left -= got
 
 
@@ -202,10 +200,10 @@ def test_starved_streams_are_named() -> None:
     assert {(stream.column, stream.kind) for stream in opened.decoder.streams()} == names
     for wanted in ((0, "PRESENT"), (1, "DATA"), (2, "LENGTH"), (2, "DATA")):
         assert opened.ready(101, 1 << 20) == 0 or wanted == (2, "DATA")
-        assert wanted in {(stream.column, stream.kind) for stream in opened.turn.starved}
+        assert wanted in opened.dry()
         opened.feed(*wanted)
     assert opened.ready(101, 1 << 20) == 101
-    assert not opened.turn.starved
+    assert not opened.turn.dry
 
 
 # --- dictionaries ---
@@ -224,7 +222,7 @@ def test_dictionary_and_direct(version: int, dictionary: bool, output: bool) -> 
     opened = column.open()
     opened.feed_all()
     assert opened.ready(300, 1 << 20) == 300
-    vector = opened.decoder.take(300)
+    vector = opened.decoder.take_rows(300)
     assert (vector.dictionary is not None) is output
     assert rows_of(type_, vector) == WORDS * 30
 
@@ -237,7 +235,7 @@ def test_a_dictionary_without_entries() -> None:
         opened = column.open()
         opened.feed_all()
         assert opened.ready(5, 1000) == 5
-        assert rows_of(parse("string"), opened.decoder.take(5)) == [None] * 5
+        assert rows_of(parse("string"), opened.decoder.take_rows(5)) == [None] * 5
 
 
 def dictionary_of(lengths: bytes, data: bytes, indexes: bytes, size: int, **turn: Any) -> Any:
@@ -340,7 +338,7 @@ def test_malformed_text(name: str, dictionary: bool) -> None:
     opened = column.open()
     opened.feed_all()
     with pytest.raises(FormatError, match=r"\bUTF-8\b.*\binvalid_utf8=") as caught:
-        opened.decoder.take(opened.ready(4, 1 << 20))
+        opened.decoder.take_rows(opened.ready(4, 1 << 20))
     assert caught.value.column == 0
     if not dictionary:
         assert caught.value.row == 2
@@ -348,7 +346,18 @@ def test_malformed_text(name: str, dictionary: bool) -> None:
     plain = encoded(parse("string"), rows, VectorOptions(invalid_utf8="binary"), dictionary=dictionary).open()
     plain.feed_all()
     assert plain.ready(4, 1 << 20) == 4
-    assert rows_of(parse("binary"), plain.decoder.take(4)) == rows
+    assert rows_of(parse("binary"), plain.decoder.take_rows(4)) == rows
+
+
+@pytest.mark.parametrize("dictionaries", [False, True])
+def test_the_row_of_malformed_text(dictionaries: bool) -> None:
+    """Rows count, nulls among them, in whatever form texts are handed out."""
+    rows = [None, b"a", None, None, b"\xc3", b"b"]
+    opened = encoded(parse("string"), rows, VectorOptions(dictionaries=dictionaries)).open()
+    opened.feed_all()
+    with pytest.raises(FormatError) as caught:
+        opened.decoder.take_rows(opened.ready(6, 1 << 20))
+    assert caught.value.row == 4
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
@@ -357,7 +366,7 @@ def test_text_is_judged_string_by_string(dictionary: bool) -> None:
     opened = encoded(parse("string"), [b"\xc3", b"\x9f"], dictionary=dictionary).open()
     opened.feed_all()
     with pytest.raises(FormatError, match=r"\bUTF-8\b.*\binvalid_utf8="):
-        opened.decoder.take(opened.ready(2, 1 << 20))
+        opened.decoder.take_rows(opened.ready(2, 1 << 20))
 
 
 @hypothesis.settings(max_examples=share(300))
@@ -375,10 +384,10 @@ def test_text_as_python_judges_it(rows: list[bytes | str]) -> None:
     opened.feed_all()
     count = opened.ready(len(stored), 1 << 20)
     if bad is None:
-        assert rows_of(parse("string"), opened.decoder.take(count)) == [data.decode() for data in stored]
+        assert rows_of(parse("string"), opened.decoder.take_rows(count)) == [data.decode() for data in stored]
     else:
         with pytest.raises(FormatError) as caught:
-            opened.decoder.take(count)
+            opened.decoder.take_rows(count)
         assert caught.value.row == bad
 
 
@@ -404,7 +413,7 @@ def test_lengths_are_not_believed(text: str, version: int) -> None:
         opened = column.open()
         opened.feed_all()
         assert opened.ready(len(lengths), 1 << 20) == 0
-        assert not opened.turn.starved
+        assert not opened.turn.dry
 
 
 @pytest.mark.parametrize("text", ["string", "binary", "array<int>", "map<int,int>"])
@@ -475,7 +484,7 @@ def test_what_no_column_of_its_type_can_hold() -> None:
         opened = column.open()
         opened.feed_all()
         with pytest.raises(error) as caught:
-            opened.decoder.take(opened.ready(2, 1 << 20))
+            opened.decoder.take_rows(opened.ready(2, 1 << 20))
         assert (caught.value.column, caught.value.stream_kind) == (0, kind)
 
 
@@ -507,7 +516,7 @@ def test_damaged_columns(
                 break
             got = opened.ready(left, rng.choice((500, 100_000)))
             assert 0 <= got <= left
-            assert opened.decoder.take(got).length == got
+            assert opened.decoder.take_rows(got).length == got
             left -= got
     except (FormatError, Unsupported):
         pass
@@ -519,7 +528,7 @@ def test_decoders_that_are_asked_for_nothing() -> None:
     opened.feed_all()
     for budget in (0, 1, 1 << 30):
         assert opened.ready(0, budget) == 0
-    vector = opened.decoder.take(0)
+    vector = opened.decoder.take_rows(0)
     assert isinstance(opened.decoder, ColumnDecoder)
     assert isinstance(opened.turn, Turn)
     assert rows_of(type_, vector) == []
@@ -535,24 +544,11 @@ def test_rows_without_a_string_do_not_wait_for_the_dictionary(dictionaries: bool
     opened.feed(0, "PRESENT")
     opened.feed(0, "LENGTH")
     assert opened.ready(4, 1 << 20) == 3
-    assert (1, "LENGTH") in {(stream.column, stream.kind) for stream in opened.turn.starved}
-    assert rows_of(type_, opened.decoder.take(3)) == rows[:3]
+    assert (1, "LENGTH") in opened.dry()
+    assert rows_of(type_, opened.decoder.take_rows(3)) == rows[:3]
     opened.feed_all()
     assert opened.ready(1, 1 << 20) == 1
-    assert rows_of(type_, opened.decoder.take(1)) == rows[3:]
-
-
-@pytest.mark.parametrize("mask", [None, b"\1\0\1\1\1"])
-def test_lengths_that_make_no_offsets(mask: bytes | None) -> None:
-    """The kernel checks what the decoders checked before, since an offset that wraps is read at."""
-    rows = buffer_of(mask) if mask else None
-    count = len(mask) if mask else 4
-    good = offsets_of(int64_buffer([1, 2, 0, (1 << 31) - 4]), rows, count)
-    assert np.frombuffer(memoryview(good), np.int32)[-1] == (1 << 31) - 1
-    wrapping = [(1 << 62) + 1000, 1 << 62, 1 << 62, (1 << 62) - 1000]
-    for lengths in (wrapping, [1, 2, 0, (1 << 31) - 3], [5, -1, 0, 0], [5, -5, 0, 0], [1 << 32, 0, 0, 0]):
-        with pytest.raises(ValueError, match=r"\b31 bits\b"):
-            offsets_of(int64_buffer(lengths), rows, count)
+    assert rows_of(type_, opened.decoder.take_rows(1)) == rows[3:]
 
 
 CLAIMS = """
@@ -574,7 +570,7 @@ for claim in (1 << 31, 1 << 40, 1 << 60, 1 << 62, (1 << 63) - 1):
             opened = column.open()
             opened.feed_all()
             try:
-                opened.decoder.take(opened.ready(len(lengths), 1 << 20))
+                opened.decoder.take_rows(opened.ready(len(lengths), 1 << 20))
             except OrcError:
                 pass
             tried += 1

@@ -16,7 +16,7 @@ from typing_extensions import Buffer as ReadableBuffer
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
-from orcstream.codec.decode.decoders import ColumnDecoder, Turn
+from orcstream.codec.decode._column import ColumnDecoder, Turn
 from orcstream.codec.decode.stripe import StripeOptions, build_columns
 from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
 from orcstream.codec.streams._stream import InputStream
@@ -251,17 +251,20 @@ class OpenColumn:
         self._inputs = {(stream.column, stream.kind): stream for stream in decoder.streams()}
 
     def ready(self, count: int, budget: int) -> int:
-        self.turn.starved.clear()
-        return self.decoder.ready(count, None, budget, self.turn)
+        return self.decoder.ready_rows(count, budget, self.turn)
 
     def feed(self, column: int, kind: str) -> None:
         """The next piece of one stream."""
         pieces = self._waiting[column, kind]
         self._inputs[column, kind].feed(pieces.pop(0) if pieces else b"", last=not pieces)
 
+    def dry(self) -> set[tuple[int, str]]:
+        """Columns and kinds of the streams that ran dry."""
+        return {place for place, stream in self._inputs.items() if stream.is_dry}
+
     def feed_starved(self) -> bool:
-        """A piece for each stream that ran dry; whether there was any."""
-        dry = {(stream.column, stream.kind) for stream in self.turn.starved if stream.starved}
+        """A piece for each stream that ran dry and is not complete; whether there was any."""
+        dry = [place for place in self.dry() if self._inputs[place].starved]
         for place in dry:
             self.feed(*place)
         return bool(dry)

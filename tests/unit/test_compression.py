@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from orcstream.codec.streams import _codecs, _packers, compression
+from orcstream.codec.streams._codecs import PythonCodec
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
@@ -296,7 +297,7 @@ def test_a_decompressor_that_lies() -> None:
         stream = InputStream(compressed=True, block_size=100, column=5, kind="DATA")
         stream.feed(reference.header(4, original=False) + b"abcd", last=True)
         with pytest.raises(CorruptStream, match=r"\bblock size\b"):
-            stream.read(1, lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
+            stream.read(1, PythonCodec("LIE", lambda _, __, answer=answer: answer))  # type: ignore[misc]  # bound now
 
 
 def test_without_compression() -> None:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ import pytest
 import orcstream
 from orcstream._buffer import retained_bytes
 from orcstream.byterange import ByteRange, CostModel
+from orcstream.codec.decode._column import Turn
 from orcstream.codec.metadata.structure import StreamKind
 from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions
@@ -27,6 +29,7 @@ from orcstream.reader import stream as reader_stream
 from orcstream.reader.engine import session
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget, Shares
 from orcstream.reader.engine.decoding import DecodeQueue
+from orcstream.reader.engine.jobs import Job
 from orcstream.reader.engine.pruning import Pruner
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, StripeRun, windows_of
 from orcstream.reader.engine.stripes import StripeStarter, StripeWork
@@ -286,12 +289,12 @@ async def test_rows_that_turn_large_while_a_narrow_column_is_ahead(monkeypatch: 
     assert number.row > small + 60
     decode = DecodeQueue._decode  # where a worker is without the lock
 
-    def meanwhile(queue: DecodeQueue, run: ColumnRun, *rest: Any) -> Any:
-        if run is text and run.row == small + 1:
+    def meanwhile(queue: DecodeQueue, jobs: Sequence[Job], turn: Turn) -> Any:
+        if text.row == small + 1 and any(job.run is text for job in jobs):
             other = threading.Thread(target=queue.work)
             other.start()
             other.join()
-        return decode(queue, run, *rest)
+        return decode(queue, jobs, turn)
 
     monkeypatch.setattr(DecodeQueue, "_decode", meanwhile)
     for piece in late:

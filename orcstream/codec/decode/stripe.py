@@ -1,8 +1,8 @@
-"""From a stripe's footer to its column decoders: the streams of each, where they lie, and compound types.
+"""From a stripe's footer to its column decoders: the streams of each, and where they lie.
 
-Knows the encoding tables: which streams, in which run length encoding, make up a column of which type; and
-how the rows of children follow from their parents' lengths, masks and tags. Must not know how bytes are
-fetched or fed: each decoder's input streams are listed with their file ranges, and are empty at first.
+Knows the encoding tables: which streams, in which run length encoding, make up a column of which type.
+Must not know how bytes are fetched or fed: each decoder's input streams are listed with their file ranges,
+and are empty at first.
 Specification: "Column Encodings", "Stripe Footer".
 """
 
@@ -13,21 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
-from orcstream.codec.decode.decoders import (
+from orcstream.codec.decode._column import ColumnDecoder
+from orcstream.codec.decode._fixed import (
     BooleanDecoder,
-    ColumnDecoder,
     DateDecoder,
     DecimalDecoder,
-    DictionaryDecoder,
     IntegerDecoder,
     PlainDecoder,
-    TextDecoder,
     TimestampDecoder,
-    Turn,
 )
+from orcstream.codec.decode._nested import ListDecoder, StructDecoder, UnionDecoder
+from orcstream.codec.decode._texts import DictionaryDecoder, TextDecoder
 from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamKind, is_decimal64
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams._values import (
@@ -38,10 +36,9 @@ from orcstream.codec.streams._values import (
     Values,
     Varint128Values,
 )
-from orcstream.codec.vectors._vector import last_offset, offsets_of, rows_of_union, union_children
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Vector, VectorOptions
+from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UTC, Clock
-from orcstream.errors import CorruptStream, CorruptStripe, Unsupported
+from orcstream.errors import CorruptStripe, Unsupported
 from orcstream.schema.types import Kind, Type
 
 _V = TypeVar("_V", bound=Values)
@@ -101,78 +98,6 @@ class ColumnStreams:
 
     decoder: ColumnDecoder
     streams: list[StreamCursor]
-
-
-# --- compound types --------------------------------------------------------------------------------
-
-
-class StructDecoder(ColumnDecoder):
-    """Structs: children have the struct's own rows, so its mask is handed down."""
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        count = self._see(count, parent, budget, turn)
-        for child in self._children:
-            count = child.ready(count, self._mask, self._share(budget, child), turn)
-        return count
-
-    def take(self, count: int) -> Vector:
-        validity, _, values = self._take_mask(count)
-        children = tuple(child.take(count) for child in self._children)
-        return Vector(count, (validity,), count - values, children=children)
-
-
-class ListDecoder(ColumnDecoder):
-    """Lists, and maps: a list of entries with two children."""
-
-    row_bytes = 4
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        (lengths,) = self._values
-        count = self._see_first(count, parent, budget, turn)
-        # An element takes a byte at least, so the budget bounds how many there may be.
-        rows, total = self._fit(lengths, self._mask, count, min(budget, MAX_VECTOR_BYTES))
-        have = total
-        for child in self._children:
-            have = child.ready(have, None, self._share(budget, child), turn)
-        return rows if have == total else self._fit(lengths, self._mask, rows, have)[0]
-
-    def take(self, count: int) -> Vector:
-        validity, mask, values = self._take_mask(count)
-        offsets = offsets_of(self._values[0].take(values), mask, count)
-        total = last_offset(offsets, count)
-        children = tuple(child.take(total) for child in self._children)
-        if self.type.kind is Kind.MAP:
-            children = (Vector(total, (None,), 0, children=children),)
-        return Vector(count, (validity, offsets), count - values, children=children)
-
-
-class UnionDecoder(ColumnDecoder):
-    """Unions, dense: each child has the rows that bear its tag, child 0 also a null for each null union."""
-
-    row_bytes = 5
-
-    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
-        (stream,) = self._values
-        count = self._see_first(count, parent, budget, turn)
-        tags = stream.peek(self._values_of(self._mask, count))
-        types, offsets, counts, first, bad = union_children(tags, self._mask, count, len(self._children))
-        if bad >= 0:
-            message = f"a tag beyond the {len(self._children)} children of its union"
-            raise self._located(CorruptStream(message, row=bad), stream)
-        available = [
-            child.ready(wanted, first if tag == 0 else None, self._share(budget, child), turn)
-            for tag, (child, wanted) in enumerate(zip(self._children, counts, strict=True))
-        ]
-        return rows_of_union(types, offsets, count, available)
-
-    def take(self, count: int) -> Vector:
-        mask = self._mask
-        _, _, values = self._take_mask(count)
-        types, offsets, counts, _, _ = union_children(
-            self._values[0].take(values), mask, count, len(self._children)
-        )
-        children = tuple(child.take(rows) for child, rows in zip(self._children, counts, strict=True))
-        return Vector(count, (types, offsets), 0, children=children)
 
 
 # --- columns ---------------------------------------------------------------------------------------
@@ -340,7 +265,7 @@ class _Builder:
 
     def list(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False)
-        return ListDecoder(type_, present, [lengths], self._children(type_))
+        return ListDecoder(type_, present, [lengths], self._children(type_), is_map=type_.kind is Kind.MAP)
 
     def union(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         tags = self._stream(type_, StreamKind.DATA, ByteValues)

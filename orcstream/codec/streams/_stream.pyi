@@ -3,7 +3,7 @@ from collections.abc import Callable
 from typing_extensions import Buffer as ReadableBuffer
 
 from orcstream._buffer import Buffer
-from orcstream.codec.streams.compression import Decompress
+from orcstream.codec.streams._codecs import Codec
 
 class InputStream:
     column: int
@@ -12,6 +12,7 @@ class InputStream:
     stream_start: int
     consumed: int
     complete: bool
+    is_dry: bool
     def __init__(
         self,
         *,
@@ -29,5 +30,5 @@ class InputStream:
     def starved(self) -> bool: ...
     @property
     def buffered_bytes(self) -> int: ...
-    def read(self, count: int, decompress: Decompress) -> Buffer: ...
-    def skip(self, count: int, decompress: Decompress) -> int: ...
+    def read(self, count: int, codec: Codec) -> Buffer: ...
+    def skip(self, count: int, codec: Codec) -> int: ...

@@ -1,19 +1,22 @@
-"""One stream of a stripe: fed with compressed pieces, read as decompressed bytes.
+"""One stream of a stripe: fed with compressed pieces, read as decompressed bytes, without the interpreter's lock.
 
 Knows compression chunks and their headers. Must not know what the bytes mean, nor where they come from:
-pieces arrive in order through `feed`, each with a lease that is dropped with the last use of the piece,
-so that whoever lent the memory learns when it is free. Readers see a window `data[pos:end]` and ask for
+pieces arrive in order through `feed`, each with a lease, so that whoever lent the memory learns when it is free. Reading
+needs no lock, so pieces that were read are let go of later, by `hold`. Readers see a window `data[pos:end]` and ask for
 `more`; the unread rest of the window is kept in front of the next chunk, so a run that straddles a chunk border is
 contiguous. `more` answers False when no whole chunk is at hand: then either more bytes have to be fed
-(`starved`) or the stream is at its end. Encrypted pieces are decrypted when their turn comes. Specification:
+(`starved`) or the stream is at its end. Encrypted pieces are decrypted when their turn comes; that takes the lock. Specification:
 "Compression", "Column Encryption".
 """
 
-from cpython.buffer cimport PyBUF_WRITE, PyBuffer_IsContiguous
-from cpython.memoryview cimport PyMemoryView_FromMemory, PyMemoryView_GET_BUFFER
+from cpython.buffer cimport PyBuffer_IsContiguous
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
-from orcstream._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Block, Buffer, allocate, give_block, take_block
+from orcstream.codec._raised cimport raised
+from orcstream.codec.streams._codecs cimport Codec
 
 from orcstream.errors import CorruptStream, FormatError
 
@@ -25,6 +28,15 @@ cdef enum:
     JOIN_BYTES = 65536
     # How much is decrypted at a time: longer pieces would stand in memory twice.
     DECRYPT_BYTES = 262144
+
+
+cdef Py_ssize_t _decompress(
+    Codec codec, const uint8_t* chunk, Py_ssize_t size, uint8_t* out, Py_ssize_t room
+) except -1 nogil:
+    return codec.into(chunk, size, out, room)
+
+
+ctypedef Py_ssize_t (*attempt_t)(Codec, const uint8_t*, Py_ssize_t, uint8_t*, Py_ssize_t) noexcept nogil
 
 
 cdef class InputStream:
@@ -53,22 +65,46 @@ cdef class InputStream:
         self.file_offset = file_offset
         self.stream_start = self.head_offset = file_offset
         self.decrypt = decrypt
-        self.pieces = []
+        self.held = []
+        self.window = -1
+
+    def __dealloc__(self):
+        free(self.pieces)
+        give_block(&self.scratch)
+        give_block(&self.joined)
 
     def feed(self, piece, *, bint last, object lease=None):
         """Append compressed bytes that follow the ones fed before; `last` ends the stream."""
         if self.complete:
             raise ValueError("the stream is complete")
         cdef Py_ssize_t start, step
+        cdef Py_buffer* memory
         view = memoryview(piece)
         step = view.nbytes if self.decrypt is None else <Py_ssize_t> DECRYPT_BYTES
         for start in range(0, view.nbytes, max(1, step)):
             part = view[start : start + step]
-            self.pieces.append((part, lease))
-            self.buffered += part.nbytes
-            if len(self.pieces) == 1:
-                self._set_head()
+            # Not a typed memoryview: it takes 400 bytes, for each of thousands of streams.
+            memory = PyMemoryView_GET_BUFFER(part)
+            if not PyBuffer_IsContiguous(memory, b"C"):
+                raise BufferError("a piece of a stream lies in one place")
+            self._append(<const uint8_t*> memory.buf, memory.len)
+            self.held.append((part, lease))
+            self.buffered += memory.len
         self.complete = last
+        self.is_dry = False
+
+    cdef int _append(self, const uint8_t* ptr, Py_ssize_t size) except -1:
+        cdef Py_ssize_t room = self.piece_room
+        if self.piece_count == room:
+            room = max(2, 2 * room)
+            larger = <Piece*> realloc(self.pieces, room * sizeof(Piece))
+            if larger == NULL:
+                raise MemoryError
+            self.pieces = larger
+            self.piece_room = room
+        self.pieces[self.piece_count] = Piece(ptr, size, self.decrypt is None)
+        self.piece_count += 1
+        return 0
 
     def restart(self, *, long long file_offset, Py_ssize_t bytes_to_skip=0):
         """Forget all bytes; what is fed next begins at `file_offset`, of a chunk if the file is compressed.
@@ -77,36 +113,48 @@ cdef class InputStream:
         """
         if bytes_to_skip < 0:
             raise self.corrupt(f"a position {bytes_to_skip} bytes into a chunk")
-        self.pieces = []
-        self._set_head()
+        self.held = []
+        self.piece_count = self.head = self.head_pos = 0
         self.file_offset = self.head_offset = file_offset
         self.consumed = 0
         self.buffered = 0
         self.complete = False
+        self.is_dry = False
         self.data = NULL
         self.pos = self.end = 0
-        self.owner = None
+        self.window = -1
         self.to_skip = bytes_to_skip
 
     def held_bytes(self, bint trim):
         """How much memory of its own the stream holds for a chunk in progress; with `trim`, no more than is unread."""
+        return self.hold(trim)
+
+    cdef Py_ssize_t hold(self, bint trim) except -1:
+        """As `held_bytes`; lets go of the pieces that were read."""
         cdef Py_ssize_t rest = self.end - self.pos
-        cdef Buffer exact
-        if self.scratch is None:
-            return 0
-        if trim:
-            if rest == 0 or self.owner is not self.scratch:
-                self.scratch = None
-                if rest == 0:
-                    self.owner = None
-                    self.data = NULL
-                    self.pos = self.end = 0
-                return 0
-            if self.scratch.nbytes > 2 * rest:
-                exact = allocate(rest)
+        cdef Py_ssize_t done
+        cdef Block exact
+        if rest == 0:
+            self.window = -1
+            self.data = NULL
+            self.pos = self.end = 0
+        done = self.head if self.window < 0 else self.window
+        if done:
+            del self.held[:done]
+            self.piece_count -= done
+            memmove(self.pieces, self.pieces + done, self.piece_count * sizeof(Piece))
+            self.head -= done
+            if self.window >= 0:
+                self.window = 0
+        give_block(&self.joined)
+        if trim and self.scratch.ptr != NULL:
+            if rest == 0 or self.window >= 0:
+                give_block(&self.scratch)
+            elif self.scratch.nbytes > 2 * rest:
+                take_block(&exact, rest)
                 memcpy(exact.ptr, self.data + self.pos, rest)
+                give_block(&self.scratch)
                 self.scratch = exact
-                self.owner = exact
                 self.data = exact.ptr
                 self.pos = 0
                 self.end = rest
@@ -122,27 +170,32 @@ cdef class InputStream:
         """Compressed bytes fed and not yet consumed."""
         return self.buffered
 
-    def read(self, Py_ssize_t count, object decompress):
+    def read(self, Py_ssize_t count, Codec codec not None):
         """At most `count` decompressed bytes, fewer only when no more are at hand."""
         cdef Buffer out = allocate(count)
-        out.nbytes = self.read_into(out.ptr, count, decompress)
+        with nogil:
+            out.nbytes = self.read_into(out.ptr, count, codec)
+        self.hold(False)
         return out
 
-    def skip(self, Py_ssize_t count, object decompress):
+    def skip(self, Py_ssize_t count, Codec codec not None):
         """Skip decompressed bytes: `bytes_into_chunk` of a row index position. Answers how many were skipped."""
-        return self.skip_bytes(count, decompress)
+        return self.skip_bytes(count, codec)
 
     cdef object corrupt(self, str message):
         return CorruptStream(
             message, column=self.column, stream_kind=self.kind, file_offset=self.file_offset + self.consumed
         )
 
-    cdef bint more(self, object decompress) except -1:
+    cdef int fail(self, const char* message) except -1 with gil:
+        raise self.corrupt(message.decode())
+
+    cdef bint more(self, Codec codec) except -1 nogil:
         """Append the next chunk to the window; False when no whole chunk is at hand."""
         cdef bint original = False
         cdef Py_ssize_t length
         if self.to_skip:
-            if not self._settle(decompress):
+            if not self._settle(codec):
                 return False
             if self.pos < self.end:
                 return True
@@ -154,27 +207,28 @@ cdef class InputStream:
         if original:
             if length == 0:
                 return True
-            if self.pos == self.end and length <= self.head_size - self.head_pos:
+            if self.pos == self.end and length <= self.pieces[self.head].size - self.head_pos:
                 # Stored as it is: the window is the piece itself.
-                self.owner = self.pieces[0]
-                self.data = self.head
+                self._open(self.head, self.head_offset)
+                self.window = self.head
+                self.data = self.pieces[self.head].ptr
                 self.pos = self.head_pos
                 self.end = self.head_pos + length
                 self._advance(length)
                 return True
             self._reserve(length)
-            self._take_into(self.scratch.ptr + self.end, length)
+            memcpy(self.scratch.ptr + self.end, self._take(length), length)
             self.end += length
             return True
         self._reserve(self.block_size)
-        self.end += self._inflate(self._take(length), self.scratch.ptr + self.end, self.block_size, decompress)
+        self.end += self._inflate(length, self.scratch.ptr + self.end, codec)
         return True
 
-    cdef Py_ssize_t read_into(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+    cdef Py_ssize_t read_into(self, uint8_t* out, Py_ssize_t count, Codec codec) except -1 nogil:
         """Copy at most `count` bytes to `out`; whole chunks are decompressed in place."""
         cdef Py_ssize_t done = 0, length, size
         cdef bint original = False
-        if self.to_skip and not self._settle(decompress):
+        if self.to_skip and not self._settle(codec):
             return 0
         while done < count:
             if self.pos < self.end:
@@ -187,180 +241,172 @@ cdef class InputStream:
                 if length < 0:
                     break
                 if not original:
-                    done += self._inflate(self._take(length), out + done, self.block_size, decompress)
+                    done += self._inflate(length, out + done, codec)
                 elif length <= count - done:
-                    self._take_into(out + done, length)
+                    if length:
+                        memcpy(out + done, self._take(length), length)
                     done += length
                 else:
                     self._reserve(length)
-                    self._take_into(self.scratch.ptr + self.end, length)
+                    memcpy(self.scratch.ptr + self.end, self._take(length), length)
                     self.end += length
-            elif not self.more(decompress):
+            elif not self.more(codec):
                 break
         return done
 
-    cdef Py_ssize_t skip_bytes(self, Py_ssize_t count, object decompress) except -1:
+    cdef Py_ssize_t skip_bytes(self, Py_ssize_t count, Codec codec) except -1 nogil:
         cdef Py_ssize_t done = 0, size
         while done < count:
-            if self.pos == self.end and not self.more(decompress):
+            if self.pos == self.end and not self.more(codec):
                 break
             size = min(self.end - self.pos, count - done)
             self.pos += size
             done += size
         return done
 
-    cdef bint _settle(self, object decompress) except -1:
+    cdef bint _settle(self, Codec codec) except -1 nogil:
         """Pass over what stands before the position; False when that is not all at hand yet."""
         cdef Py_ssize_t count = self.to_skip
         self.to_skip = 0
-        count -= self.skip_bytes(count, decompress)
+        count -= self.skip_bytes(count, codec)
         self.to_skip = count
         if count and self.complete:
-            raise self.corrupt(f"a position {count} bytes behind the end of the stream")
+            with gil:
+                raise self.corrupt(f"a position {count} bytes behind the end of the stream")
         return count == 0
 
-    cdef bint _more_plain(self) except -1:
+    cdef bint _more_plain(self) except -1 nogil:
         cdef Py_ssize_t rest = self.end - self.pos
         cdef Py_ssize_t size
-        if not self.pieces:
+        if self.head == self.piece_count:
             return False
+        self._open(self.head, self.head_offset)
         if rest <= self.head_pos:
             # What is unread came from this very piece (or is nothing): the window is the piece itself.
-            self.owner = self.pieces[0]
-            self.data = self.head
+            self.window = self.head
+            self.data = self.pieces[self.head].ptr
             self.pos = self.head_pos - rest
-            self.end = self.head_size
-            self._advance(self.head_size - self.head_pos)
+            self.end = self.pieces[self.head].size
+            self._advance(self.end - self.head_pos)
             return True
-        size = min(self.head_size - self.head_pos, <Py_ssize_t> JOIN_BYTES)
+        size = min(self.pieces[self.head].size - self.head_pos, <Py_ssize_t> JOIN_BYTES)
         self._reserve(size)
-        memcpy(self.scratch.ptr + self.end, self.head + self.head_pos, size)
+        memcpy(self.scratch.ptr + self.end, self.pieces[self.head].ptr + self.head_pos, size)
         self.end += size
         self._advance(size)
         return True
 
-    cdef Py_ssize_t _next_chunk(self, bint* original) except -2:
+    cdef Py_ssize_t _next_chunk(self, bint* original) except -2 nogil:
         """Length of the next chunk, its header consumed; -1 when the whole of it is not at hand yet."""
-        cdef unsigned int header
+        cdef uint8_t[HEADER_BYTES] header
+        cdef Py_ssize_t length
         if self.buffered < HEADER_BYTES:
             if self.complete and self.buffered:
-                raise self.corrupt("the stream ends inside a compression chunk's header")
+                self.fail("the stream ends inside a compression chunk's header")
             return -1
-        if self.head_size - self.head_pos >= HEADER_BYTES:
-            header = (
-                self.head[self.head_pos]
-                | (<unsigned int> self.head[self.head_pos + 1] << 8)
-                | (<unsigned int> self.head[self.head_pos + 2] << 16)
-            )
-        else:
-            header = int.from_bytes(self._peek(HEADER_BYTES), "little")
-        cdef Py_ssize_t length = header >> 1
-        original[0] = header & 1
+        self._peek(header, HEADER_BYTES)
+        length = (header[0] | (<unsigned int> header[1] << 8) | (<unsigned int> header[2] << 16)) >> 1
+        original[0] = header[0] & 1
         if length > self.buffered - HEADER_BYTES:
             if self.complete:
-                raise self.corrupt(
-                    f"the stream ends inside a compression chunk of {length} bytes, "
-                    f"{self.buffered - HEADER_BYTES} are left"
-                )
+                with gil:
+                    raise self.corrupt(
+                        f"the stream ends inside a compression chunk of {length} bytes, "
+                        f"{self.buffered - HEADER_BYTES} are left"
+                    )
             return -1
         self._advance(HEADER_BYTES)
         return length
 
-    def _peek(self, Py_ssize_t count):
-        """The next `count` compressed bytes, joined from as many pieces as it takes."""
-        cdef long long offset = self.head_offset + self.head_size
-        parts = [self.head_view[self.head_pos : self.head_pos + count]]
-        size = parts[0].nbytes
-        for view, _ in self.pieces[1:]:
-            if size == count:
-                break
-            part = view[: count - size]
-            size += part.nbytes
-            parts.append(part if self.decrypt is None else self._decrypted(part, offset))
-            offset += view.nbytes
-        return b"".join(parts)
+    cdef int _open(self, Py_ssize_t index, long long file_offset) except -1 nogil:
+        """Decrypt the piece that stands at `file_offset`, unless it is plain, into memory that is warm."""
+        return 0 if self.pieces[index].is_plain else self._decrypt(index, file_offset)
 
-    cdef object _decrypted(self, object view, long long file_offset):
-        """What stands at `file_offset`, in memory that is warm."""
-        out = memoryview(allocate(view.nbytes))
-        self.decrypt(view, file_offset - self.stream_start, out)
-        return out
+    cdef int _decrypt(self, Py_ssize_t index, long long file_offset) except -1 with gil:
+        cdef Buffer out = allocate(self.pieces[index].size)
+        cdef Py_ssize_t done = self.head if self.window < 0 else self.window
+        while done and self.held[done - 1] is not None:  # they would stand in memory twice up to the end of the call
+            done -= 1
+            self.held[done] = None
+        view, lease = self.held[index]
+        self.decrypt(view, file_offset - self.stream_start, memoryview(out))
+        self.held[index] = (out, lease)
+        self.pieces[index].ptr = out.ptr
+        self.pieces[index].is_plain = True
+        return 0
 
-    cdef object _take(self, Py_ssize_t count):
-        """The next `count` compressed bytes as one memoryview, consumed."""
-        if count == 0:  # an empty chunk may be the last of all pieces, when there is no head
-            return memoryview(b"")
-        if count <= self.head_size - self.head_pos:
-            chunk = self.head_view[self.head_pos : self.head_pos + count]
-        else:
-            chunk = memoryview(self._peek(count))
+    cdef int _peek(self, uint8_t* out, Py_ssize_t count) except -1 nogil:
+        """Copy the next `count` compressed bytes, joined from as many pieces as it takes; they are there."""
+        cdef long long offset = self.head_offset
+        cdef Py_ssize_t index = self.head, at = self.head_pos, done = 0, size
+        while done < count:
+            self._open(index, offset)
+            size = min(self.pieces[index].size - at, count - done)
+            memcpy(out + done, self.pieces[index].ptr + at, size)
+            done += size
+            offset += self.pieces[index].size
+            index += 1
+            at = 0
+        return 0
+
+    cdef const uint8_t* _take(self, Py_ssize_t count) except NULL nogil:
+        """Where the next `count` compressed bytes are, consumed: in their piece, or joined, up to the next call."""
+        cdef const uint8_t* chunk
+        if count and count <= self.pieces[self.head].size - self.head_pos:
+            self._open(self.head, self.head_offset)
+            chunk = self.pieces[self.head].ptr + self.head_pos
+        else:  # an empty chunk may be the last of all pieces, when there is no head
+            if self.joined.nbytes < count or self.joined.ptr == NULL:
+                give_block(&self.joined)
+                take_block(&self.joined, count)
+            self._peek(self.joined.ptr, count)
+            chunk = self.joined.ptr
         self._advance(count)
         return chunk
 
-    cdef int _take_into(self, uint8_t* out, Py_ssize_t count) except -1:
-        cdef const unsigned char[::1] chunk
-        if count:
-            chunk = self._take(count)
-            memcpy(out, &chunk[0], count)
-        return 0
-
-    cdef int _advance(self, Py_ssize_t count) except -1:
+    cdef int _advance(self, Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t size
         self.consumed += count
         self.buffered -= count
-        while self.pieces:
-            size = self.head_size - self.head_pos
+        while self.head < self.piece_count:
+            size = self.pieces[self.head].size - self.head_pos
             if count < size:
                 self.head_pos += count
                 return 0
             count -= size
-            self.head_offset += self.head_size
-            del self.pieces[0]
-            self._set_head()
+            self.head_offset += self.pieces[self.head].size
+            self.head += 1
+            self.head_pos = 0
         return 0
 
-    cdef int _set_head(self) except -1:
-        cdef Py_buffer* memory
-        self.head_pos = self.head_size = 0
-        self.head = NULL
-        self.head_view = None
-        if self.pieces:
-            view, lease = self.pieces[0]
-            if self.decrypt is not None:
-                view = self._decrypted(view, self.head_offset)
-                self.pieces[0] = (view, lease)
-            self.head_view = view
-            # Not a typed memoryview: it takes 400 bytes, for each of thousands of streams.
-            memory = PyMemoryView_GET_BUFFER(view)
-            if not PyBuffer_IsContiguous(memory, b"C"):
-                raise BufferError("a piece of a stream lies in one place")
-            self.head = <const uint8_t*> memory.buf
-            self.head_size = memory.len
-        return 0
-
-    cdef int _reserve(self, Py_ssize_t extra) except -1:
+    cdef int _reserve(self, Py_ssize_t extra) except -1 nogil:
         """Make the window writable memory of our own with `extra` bytes of room behind it."""
         cdef Py_ssize_t rest = self.end - self.pos
-        cdef Buffer target = self.scratch
-        if target is None or target.nbytes < rest + extra:
-            target = allocate(extra + max(rest, <Py_ssize_t> REST_BYTES))
-        if rest:
-            memmove(target.ptr, self.data + self.pos, rest)
-        self.scratch = target
-        self.owner = target
-        self.data = target.ptr
+        cdef Block larger
+        if self.scratch.ptr == NULL or self.scratch.nbytes < rest + extra:
+            take_block(&larger, extra + max(rest, <Py_ssize_t> REST_BYTES))
+            if rest:
+                memcpy(larger.ptr, self.data + self.pos, rest)
+            give_block(&self.scratch)
+            self.scratch = larger
+        elif rest:
+            memmove(self.scratch.ptr, self.data + self.pos, rest)
+        self.window = -1
+        self.data = self.scratch.ptr
         self.pos = 0
         self.end = rest
         return 0
 
-    cdef Py_ssize_t _inflate(self, object chunk, uint8_t* out, Py_ssize_t room, object decompress) except -1:
-        cdef Py_ssize_t size
-        try:
-            size = decompress(chunk, PyMemoryView_FromMemory(<char*> out, room, PyBUF_WRITE))
-        except FormatError as error:
-            raise error.locate(
-                column=self.column, stream_kind=self.kind, file_offset=self.file_offset + self.consumed
-            )
-        if size < 0 or size > room:
-            raise self.corrupt("a chunk decompresses to more than the compression block size")
-        return size
+    cdef Py_ssize_t _inflate(self, Py_ssize_t length, uint8_t* out, Codec codec) except -1 nogil:
+        """The next chunk of `length` bytes, decompressed to memory that has room for a block."""
+        cdef const uint8_t* chunk = self._take(length)
+        cdef Py_ssize_t size = (<attempt_t> _decompress)(codec, chunk, length, out, self.block_size)
+        give_block(&self.joined)  # other columns are decoded before the call ends
+        return size if size >= 0 else self._locate()
+
+    cdef int _locate(self) except -1 with gil:
+        """Raise what waits to be raised, with its place."""
+        error = raised()
+        if isinstance(error, FormatError):
+            error.locate(column=self.column, stream_kind=self.kind, file_offset=self.file_offset + self.consumed)
+        raise error

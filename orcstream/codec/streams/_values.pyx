@@ -1,20 +1,21 @@
 """Value streams: the values of one stream, decoded on demand and kept until they are taken.
 
 Knows which kernel decodes which stream, and where in a run it stands. Must not know columns or nulls.
-`ensure(n)` decodes until n values are pending, or until the bytes fed so far are used up; it answers how many
-there are, and `take` hands them out. So a caller may look at as many values as it likes (lengths, to see how
+`pend(n)` decodes until n values are pending, or until the bytes fed so far are used up; it answers how many
+there are, and `hand_over` gives them away. So a caller may look at as many values as it likes (lengths, to see how
 many rows fit) before it decides how many to take, and a stream may run dry at any byte. When all pending values are
 taken at once, which is the rule, the memory itself is handed over. A stream that is complete and too short is
-`CorruptStream`.
+`CorruptStream`. None of that takes the interpreter's lock; `ensure`, `take`, `peek` and `drop` are the same for Python.
 """
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from orcstream._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Block, Buffer, allocate, buffer_of, give_block, take_block
 from orcstream.codec._bits cimport BAD_PATCH, BAD_VARINT, FULL, MORE, Cursor
 from orcstream.codec.streams._decode_values cimport decode_bytes, decode_v1, decode_v2, decode_varint128
+from orcstream.codec.streams._codecs cimport Codec
 from orcstream.codec.streams._stream cimport InputStream
 
 cdef enum:
@@ -24,8 +25,15 @@ cdef enum:
 cdef Py_ssize_t MOST_BYTES = 281474976710656
 
 
+# Where pending values would be, if there were any.
+cdef uint8_t[16] NOTHING
+
+
 cdef class Values:
     """Base of the value streams; `item_bytes` is the width of a pending value."""
+
+    def __dealloc__(self):
+        give_block(&self.block)
 
     def seek(self, Py_ssize_t values_to_skip):
         """Skip values from the run at which the input stands: the third number of a row index position."""
@@ -35,36 +43,60 @@ cdef class Values:
 
     def restart(self):
         """Forget pending values and where in a run the stream stands; the input is restarted apart."""
-        self.buffer = None
+        give_block(&self.block)
         self.start = self.stop = 0
         self.to_skip = 0
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+    def ensure(self, Py_ssize_t count, Codec codec not None):
+        """Decode until `count` values are pending; answers how many of those there are."""
+        with nogil:
+            count = self.pend(count, codec)
+        return count
+
+    def take(self, Py_ssize_t count):
+        """The first `count` pending values, which must be there."""
+        cdef Block out
+        self.hand_over(count, &out)
+        return buffer_of(&out)
+
+    def peek(self, Py_ssize_t count):
+        """A copy of the first `count` pending values."""
+        cdef Buffer out
+        self._check_pending(count)
+        out = allocate(count * self.item_bytes)
+        memcpy(out.ptr, self.pending(), count * self.item_bytes)
+        return out
+
+    def drop(self, Py_ssize_t count):
+        """Forget the first `count` pending values."""
+        self.forget(count)
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, Codec codec) except -1 nogil:
         """Decode `count` values, fewer only when no more bytes are at hand; returns how many."""
-        cdef InputStream source = self.input
         cdef Cursor cursor
         cdef Py_ssize_t done = 0
         cdef int status
         while done < count:
             cursor.skip = self.to_skip
-            with nogil:
-                status = self.runs(
-                    source.data + source.pos,
-                    source.end - source.pos,
-                    out + done * self.item_bytes,
-                    count - done,
-                    &cursor,
-                )
-            source.pos += cursor.consumed
+            status = self.runs(
+                self.input.data + self.input.pos,
+                self.input.end - self.input.pos,
+                out + done * self.item_bytes,
+                count - done,
+                &cursor,
+            )
+            self.input.pos += cursor.consumed
             done += cursor.produced
             self.to_skip = cursor.skip
             if status == BAD_VARINT:
-                raise source.corrupt(f"a varint is longer than {8 * self.item_bytes} bits")
+                with gil:
+                    raise self.input.corrupt(f"a varint is longer than {8 * self.item_bytes} bits")
             if status == BAD_PATCH:
-                raise source.corrupt("a patched run's patch list is invalid")
-            if status == MORE and not source.more(decompress):
-                if source.complete:
-                    raise source.corrupt(f"the stream ends {count - done} values early")
+                self.input.fail("a patched run's patch list is invalid")
+            if status == MORE and not self.input.more(codec):
+                if self.input.complete:
+                    with gil:
+                        raise self.input.corrupt(f"the stream ends {count - done} values early")
                 break
         return done
 
@@ -74,75 +106,66 @@ cdef class Values:
         """The kernel that `decode` calls (see `_bits.pxd`); value streams override one of the two."""
         return FULL
 
-    cdef Py_ssize_t extra(self):
+    cdef Py_ssize_t extra(self) noexcept nogil:
         """Values that `decode` may write beyond the count asked for."""
         return 0
 
-    cdef uint8_t* pending(self):
-        return self.buffer.ptr + self.start * self.item_bytes
+    cdef uint8_t* pending(self) noexcept nogil:
+        """Where the pending values are, up to the next call; never NULL."""
+        return &NOTHING[0] if self.block.ptr == NULL else self.block.ptr + self.start * self.item_bytes
 
-    cpdef Py_ssize_t ensure(self, Py_ssize_t count, object decompress) except -1:
+    cdef Py_ssize_t pend(self, Py_ssize_t count, Codec codec) except -1 nogil:
         """Decode until `count` values are pending; answers how many of those there are."""
         cdef Py_ssize_t have = self.stop - self.start
         if have < count:
             self._grow(count)
             have = self.stop - self.start
-            self.stop += self.decode(
-                self.buffer.ptr + self.stop * self.item_bytes, count - have, decompress
-            )
+            self.stop += self.decode(self.block.ptr + self.stop * self.item_bytes, count - have, codec)
             have = self.stop - self.start
         return min(have, count)
 
-    cpdef Buffer take(self, Py_ssize_t count):
-        """The first `count` pending values, which must be there."""
-        cdef Buffer out
+    cdef int hand_over(self, Py_ssize_t count, Block* out) except -1 nogil:
+        """The first `count` pending values, which must be there, as a block that the caller owns."""
         self._check_pending(count)
-        if self.start == 0 and self.stop == count and self.buffer is not None:
-            out = self.buffer
+        if self.start == 0 and self.stop == count and self.block.ptr != NULL:
+            out[0] = self.block
             out.nbytes = count * self.item_bytes
-            self.buffer = None
+            self.block.ptr = NULL
             self.stop = 0
-            return out
-        out = self.peek(count)
-        self.drop(count)
-        return out
+            return 0
+        take_block(out, count * self.item_bytes)
+        memcpy(out.ptr, self.pending(), count * self.item_bytes)
+        return self.forget(count)
 
-    cpdef Buffer peek(self, Py_ssize_t count):
-        """A copy of the first `count` pending values."""
-        cdef Buffer out
-        self._check_pending(count)
-        out = allocate(count * self.item_bytes)
-        if count:
-            memcpy(out.ptr, self.pending(), count * self.item_bytes)
-        return out
-
-    cpdef int drop(self, Py_ssize_t count) except -1:
-        """Forget the first `count` pending values."""
+    cdef int forget(self, Py_ssize_t count) except -1 nogil:
+        """Drop the first `count` pending values."""
         self._check_pending(count)
         self.start += count
         if self.start == self.stop:
             self.start = self.stop = 0
-            self.buffer = None
+            give_block(&self.block)
         return 0
 
-    cdef int _check_pending(self, Py_ssize_t count) except -1:
+    cdef int _check_pending(self, Py_ssize_t count) except -1 nogil:
         if not 0 <= count <= self.stop - self.start:
-            raise ValueError("more values than are pending, or fewer than none")
+            with gil:
+                raise ValueError("more values than are pending, or fewer than none")
         return 0
 
-    cdef int _grow(self, Py_ssize_t count) except -1:
+    cdef int _grow(self, Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t have = self.stop - self.start
         cdef Py_ssize_t room
-        cdef Buffer larger
+        cdef Block larger
         if count > MOST_BYTES // self.item_bytes:  # the products below would wrap
-            raise MemoryError(f"{count} values of {self.item_bytes} bytes")
+            with gil:
+                raise MemoryError(f"{count} values of {self.item_bytes} bytes")
         room = count + self.extra()
-        if self.buffer is not None and (self.start + room) * self.item_bytes <= self.buffer.nbytes:
+        if self.block.ptr != NULL and (self.start + room) * self.item_bytes <= self.block.nbytes:
             return 0
-        larger = allocate(room * self.item_bytes)
-        if have:
-            memcpy(larger.ptr, self.pending(), have * self.item_bytes)
-        self.buffer = larger
+        take_block(&larger, room * self.item_bytes)
+        memcpy(larger.ptr, self.pending(), have * self.item_bytes)
+        give_block(&self.block)
+        self.block = larger
         self.start = 0
         self.stop = have
         return 0
@@ -187,9 +210,6 @@ cdef class ByteValues(Values):
 cdef class BoolValues(Values):
     """Booleans: bits, most significant first, in byte run lengths; as uint8 of 0 and 1."""
 
-    cdef ByteValues packed
-    cdef Py_ssize_t bits_to_skip
-
     def __cinit__(self, InputStream input):
         self.input = input
         self.packed = ByteValues(input)
@@ -207,15 +227,15 @@ cdef class BoolValues(Values):
         self.packed.restart()
         self.bits_to_skip = 0
 
-    cdef Py_ssize_t extra(self):
+    cdef Py_ssize_t extra(self) noexcept nogil:
         return 8
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, Codec codec) except -1 nogil:
         cdef uint8_t[PACKED_BYTES] packed
         cdef Py_ssize_t done = 0, size, got, index, bit
         cdef int value
         if self.bits_to_skip:
-            got = self.packed.decode(packed, 1, decompress)
+            got = self.packed.decode(packed, 1, codec)
             if got == 0:
                 return 0
             for bit in range(self.bits_to_skip, 8):
@@ -224,13 +244,12 @@ cdef class BoolValues(Values):
             self.bits_to_skip = 0
         while done < count:
             size = min((count - done + 7) // 8, <Py_ssize_t> PACKED_BYTES)
-            got = self.packed.decode(packed, size, decompress)
-            with nogil:
-                for index in range(got):
-                    value = packed[index]
-                    for bit in range(8):
-                        out[done + bit] = (value >> (7 - bit)) & 1
-                    done += 8
+            got = self.packed.decode(packed, size, codec)
+            for index in range(got):
+                value = packed[index]
+                for bit in range(8):
+                    out[done + bit] = (value >> (7 - bit)) & 1
+                done += 8
             if got < size:
                 break
         return done
@@ -275,13 +294,14 @@ cdef class RawValues(Values):
         if values_to_skip:
             raise ValueError("a raw stream has no runs to skip in")
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, Codec codec) except -1 nogil:
         cdef Py_ssize_t wanted = count * self.item_bytes
         cdef Py_ssize_t size = self.partial
         memcpy(out, self.carry, size)
-        size += self.input.read_into(out + size, wanted - size, decompress)
+        size += self.input.read_into(out + size, wanted - size, codec)
         if size < wanted and self.input.complete:
-            raise self.input.corrupt(f"the stream ends {wanted - size} bytes early")
+            with gil:
+                raise self.input.corrupt(f"the stream ends {wanted - size} bytes early")
         self.partial = size % self.item_bytes
         memcpy(self.carry, out + size - self.partial, self.partial)
         return size // self.item_bytes

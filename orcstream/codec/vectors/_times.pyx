@@ -73,15 +73,6 @@ cdef enum:
     FAR = 3        # seconds that would not fit 64 bits once they count from 2015 in some zone and calendar
 
 
-cdef struct Clock:
-    const int64_t* transitions
-    const int64_t* offsets
-    Py_ssize_t size
-    Py_ssize_t hint  # where `zone_offset` found its last answer
-    bint hybrid
-    int64_t unit
-
-
 cdef inline int64_t zone_offset(int64_t instant, Clock* clock) noexcept nogil:
     """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i].
 
@@ -131,20 +122,71 @@ cdef int64_t proleptic_day(int64_t day) noexcept nogil:
     return day_of(julian_date_of(day))
 
 
-def dates(Buffer days, Py_ssize_t count, bint hybrid):
-    """int64 days to int32 (in int64 form for `narrow`): hybrid Julian-Gregorian days become proleptic ones, in place."""
-    cdef int64_t* values
+cdef void read_dates(int64_t* days, Py_ssize_t count) noexcept nogil:
+    """Hybrid Julian-Gregorian days become proleptic ones, in place."""
     cdef int64_t day
     cdef Py_ssize_t index
+    for index in range(count):
+        # A day has 32 bits; writers store negative ones with their low bits only.
+        day = <int32_t> days[index]
+        days[index] = proleptic_day(day) if day < GREGORIAN_DAY else day
+
+
+cdef Py_ssize_t read_times(
+    const int64_t* seconds,
+    const int64_t* nanos,
+    Py_ssize_t count,
+    int64_t base_seconds,
+    Clock* clock,
+    int64_t* out,
+    bint* beyond,
+) noexcept nogil:
+    """Timestamps as int64 counts of the clock's unit since 1970, in wall clock of its zone.
+
+    `base_seconds` is the instant the stored seconds count from. Answers -1, or the index of a value that cannot be had:
+    `beyond` says whether it is beyond int64, else its nanoseconds are none.
+    """
+    cdef Py_ssize_t index, done = 0
+    cdef int64_t second, nano, day, divisor = NANOS // clock.unit
+    beyond[0] = True
+    if clock.unit == NANOS and clock.size == 0 and clock.offsets[0] == 0:
+        while done < count and plain_times(
+            seconds + done, nanos + done, base_seconds, min(count - done, BLOCK), NANO_SCALE, out + done
+        ):
+            done += min(count - done, BLOCK)
+    for index in range(done, count):
+        nano = nanos[index] >> 3
+        if nano > NANOS or nano < -NANOS:
+            beyond[0] = False
+            return index
+        nano *= NANO_SCALE[nanos[index] & 7]
+        if nano >= NANOS or nano <= -NANOS:
+            beyond[0] = False
+            return index
+        if add_overflow(seconds[index], base_seconds, &second):
+            return index
+        # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
+        # Nanoseconds below 0 are against the specification, but ORC C++ writes them for what pyarrow hands it.
+        if nano < 0 or (second < 0 and nano > 999999):
+            if add_overflow(second, -1, &second):
+                return index
+            if nano < 0:
+                nano += NANOS
+        if add_overflow(second, zone_offset(second, clock), &second):
+            return index
+        if clock.hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
+            day = floor_div(second, DAY_SECONDS)
+            second += (proleptic_day(day) - day) * DAY_SECONDS
+        if not count_ticks(second, nano // divisor, clock.unit, &out[index]):
+            return index
+    return -1
+
+
+def dates(Buffer days, Py_ssize_t count, bint hybrid):
+    """`read_dates` where days are `hybrid`, else nothing; in place."""
     view_of(days, count, 8)
-    if not hybrid:
-        return days
-    with nogil:
-        values = <int64_t*> days.ptr
-        for index in range(count):
-            # A day has 32 bits; writers store negative ones with their low bits only.
-            day = <int32_t> values[index]
-            values[index] = proleptic_day(day) if day < GREGORIAN_DAY else day
+    if hybrid:
+        read_dates(<int64_t*> days.ptr, count)
     return days
 
 
@@ -158,64 +200,25 @@ def timestamps(
     bint hybrid,
     int64_t unit,
 ):
-    """Timestamps as int64 counts of `unit` (units a second) since 1970, in wall clock of the zone given.
-
-    `base_seconds` is the instant the stored seconds count from. Answers (values, index of nanoseconds that are no
-    nanoseconds or -1, index of a value beyond int64 or -1).
-    """
+    """`read_times`: (values, index of nanoseconds that are none or -1, index of a value beyond int64 or -1)."""
     cdef Clock clock
     cdef Buffer out
-    cdef int64_t* values
-    cdef const int64_t* stored
-    cdef const int64_t* packed
-    cdef Py_ssize_t index, done = 0, bad = -1, beyond = -1
-    cdef int64_t second, nano, day, fraction, divisor, value
+    cdef bint beyond = False
+    cdef Py_ssize_t bad
     clock_of(&clock, transitions, offsets, hybrid, unit)
     view_of(seconds, count, 8)
     view_of(nanos, count, 8)
-    divisor = NANOS // unit
     out = allocate(count * 8)
-    with nogil:
-        values = <int64_t*> out.ptr
-        stored = <const int64_t*> seconds.ptr
-        packed = <const int64_t*> nanos.ptr
-        if unit == NANOS and clock.size == 0 and clock.offsets[0] == 0:
-            while done < count and plain_times(
-                stored + done, packed + done, base_seconds, min(count - done, BLOCK), NANO_SCALE, values + done
-            ):
-                done += min(count - done, BLOCK)
-        for index in range(done, count):
-            nano = packed[index] >> 3
-            if nano > NANOS or nano < -NANOS:
-                bad = index
-                break
-            nano *= NANO_SCALE[packed[index] & 7]
-            if nano >= NANOS or nano <= -NANOS:
-                bad = index
-                break
-            if add_overflow(stored[index], base_seconds, &second):
-                beyond = index
-                break
-            # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
-            # Nanoseconds below 0 are against the specification, but ORC C++ writes them for what pyarrow hands it.
-            if nano < 0 or (second < 0 and nano > 999999):
-                if add_overflow(second, -1, &second):
-                    beyond = index
-                    break
-                if nano < 0:
-                    nano += NANOS
-            if add_overflow(second, zone_offset(second, &clock), &second):
-                beyond = index
-                break
-            if hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
-                day = floor_div(second, DAY_SECONDS)
-                second += (proleptic_day(day) - day) * DAY_SECONDS
-            fraction = nano // divisor
-            if not count_ticks(second, fraction, unit, &value):
-                beyond = index
-                break
-            values[index] = value
-    return out, bad, beyond
+    bad = read_times(
+        <const int64_t*> seconds.ptr,
+        <const int64_t*> nanos.ptr,
+        count,
+        base_seconds,
+        &clock,
+        <int64_t*> out.ptr,
+        &beyond,
+    )
+    return out, -1 if beyond else bad, bad if beyond else -1
 
 
 # --- writing ---------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Kernels from decoded values to Arrow buffers: nulls spread in, offsets summed, widths narrowed, decimals scaled.
 
-Know buffers and masks; must not know streams or column types. A mask has one byte a row, 1 where there is
-a value; None stands for all ones. Every kernel checks that its buffers are as long as the counts it is given say
-and works without the GIL. Those that find a bad value answer its row instead of raising, -1 when there is none: the
-caller knows the names.
+Know memory and masks; must not know streams or column types. A mask has one byte a row, 1 where there is
+a value; NULL, or None, stands for all ones. None takes the interpreter's lock; who calls them has made sure that values, masks
+and memory are as long as the counts say: so many values as the mask has ones are read, so many rows written, and up to
+`SLACK` bytes more of either may be touched, which blocks have (`_buffer`). Those that find a bad value answer its row
+instead of raising, -1 when there is none: the caller knows the names.
 """
 
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -11,10 +12,6 @@ from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._utf8 cimport characters, is_ascii
-from orcstream.codec.streams._values cimport Values
-
-cdef extern from *:
-    ctypedef long long int128 "__int128"
 
 
 cdef int check(Buffer buffer, Py_ssize_t count, Py_ssize_t item_bytes) except -1:
@@ -30,16 +27,6 @@ cdef Py_ssize_t ones(const uint8_t* mask, Py_ssize_t count) noexcept nogil:
     return total
 
 
-cdef const uint8_t* check_values(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes) except? NULL:
-    """The mask's bytes, NULL without one; it has as many rows, and the values are as many as these need."""
-    if mask is None:
-        check(values, count, item_bytes)
-        return NULL
-    check(mask, count, 1)
-    check(values, ones(mask.ptr, count), item_bytes)
-    return mask.ptr
-
-
 def count_ones(Buffer mask, Py_ssize_t count):
     """How many of the first `count` rows have a value."""
     cdef Py_ssize_t total
@@ -49,55 +36,64 @@ def count_ones(Buffer mask, Py_ssize_t count):
     return total
 
 
-def rows_within(Buffer mask, Py_ssize_t count, Py_ssize_t values):
-    """The largest number of rows, at most `count`, that need no more than `values` values."""
-    cdef Py_ssize_t row = 0, used = 0
-    check(mask, count, 1)
-    with nogil:
-        while row < count:
-            used += mask.ptr[row]
-            if used > values:
-                break
-            row += 1
-    return row
-
-
-def merge_masks(Buffer parent, Buffer own, Py_ssize_t count):
-    """The mask of a child: `own` has one byte for each row that the parent has."""
-    cdef Buffer out = allocate(count)
-    cdef Py_ssize_t row, at = 0
-    check(parent, count, 1)
-    check(own, ones(parent.ptr, count), 1)
-    with nogil:
-        for row in range(count):
-            if parent.ptr[row]:
-                out.ptr[row] = own.ptr[at]
-                at += 1
-            else:
-                out.ptr[row] = 0
-    return out
-
-
 def pack_bits(Buffer mask, Py_ssize_t count):
     """An Arrow bitmap of a byte mask."""
     cdef Buffer out = allocate((count + 7) // 8)
-    cdef Py_ssize_t index, whole = count // 8, bit
-    cdef const uint8_t* at
-    cdef int value
     check(mask, count, 1)
     with nogil:
-        at = mask.ptr
-        for index in range(whole):
-            out.ptr[index] = (
-                at[0] | at[1] << 1 | at[2] << 2 | at[3] << 3 | at[4] << 4 | at[5] << 5 | at[6] << 6 | at[7] << 7
-            )
-            at += 8
-        if count % 8:
-            value = 0
-            for bit in range(count % 8):
-                value |= at[bit] << bit
-            out.ptr[whole] = value
+        pack(mask.ptr, count, out.ptr)
     return out
+
+
+def count_up(Buffer mask, Py_ssize_t count):
+    """Each row's place among those that have a value, as int32; 0 where the mask has 0."""
+    cdef Buffer out = allocate(count * 4)
+    if mask is not None:
+        check(mask, count, 1)
+    with nogil:
+        number(mask.ptr if mask is not None else NULL, count, <int32_t*> out.ptr)
+    return out
+
+
+cdef Py_ssize_t rows_within(const uint8_t* mask, Py_ssize_t count, Py_ssize_t values) noexcept nogil:
+    """The largest number of rows, at most `count`, that need no more than `values` values."""
+    cdef Py_ssize_t row = 0, used = 0
+    while row < count:
+        used += mask[row]
+        if used > values:
+            break
+        row += 1
+    return row
+
+
+cdef void merge_masks(
+    const uint8_t* parent, const uint8_t* own, uint8_t* out, Py_ssize_t count
+) noexcept nogil:
+    """The mask of a child: `own` has one byte for each row that the parent has."""
+    cdef Py_ssize_t row, at = 0
+    for row in range(count):
+        if parent[row]:
+            out[row] = own[at]
+            at += 1
+        else:
+            out[row] = 0
+
+
+cdef void pack(const uint8_t* mask, Py_ssize_t count, uint8_t* out) noexcept nogil:
+    """An Arrow bitmap of a byte mask."""
+    cdef Py_ssize_t index, whole = count // 8, bit
+    cdef const uint8_t* at = mask
+    cdef int value
+    for index in range(whole):
+        out[index] = (
+            at[0] | at[1] << 1 | at[2] << 2 | at[3] << 3 | at[4] << 4 | at[5] << 5 | at[6] << 6 | at[7] << 7
+        )
+        at += 8
+    if count % 8:
+        value = 0
+        for bit in range(count % 8):
+            value |= at[bit] << bit
+        out[whole] = value
 
 
 ctypedef fused source_t:
@@ -128,44 +124,37 @@ cdef void spread_items(
         at += mask[row]
 
 
-def spread(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
+cdef void spread(
+    const uint8_t* values, const uint8_t* mask, uint8_t* out, Py_ssize_t count, Py_ssize_t item_bytes
+) noexcept nogil:
     """`count` rows of `item_bytes` (1, 4, 8 or 16) each, the values in order where the mask has 1, else zeros."""
-    cdef Buffer out = allocate(count * item_bytes)
     cdef Py_ssize_t row, at = 0
-    check(mask, count, 1)
-    check(values, ones(mask.ptr, count), item_bytes)
-    with nogil:
-        if item_bytes == 8:
-            spread_items(<const int64_t*> values.ptr, mask.ptr, <int64_t*> out.ptr, count)
-        elif item_bytes == 4:
-            spread_items(<const int32_t*> values.ptr, mask.ptr, <int32_t*> out.ptr, count)
-        elif item_bytes == 1:
-            spread_items(<const uint8_t*> values.ptr, mask.ptr, <uint8_t*> out.ptr, count)
-        else:
-            for row in range(count):
-                if mask.ptr[row]:
-                    memcpy(out.ptr + row * item_bytes, values.ptr + at * item_bytes, item_bytes)
-                    at += 1
-                else:
-                    memset(out.ptr + row * item_bytes, 0, item_bytes)
-    return out
+    if item_bytes == 8:
+        spread_items(<const int64_t*> values, mask, <int64_t*> out, count)
+    elif item_bytes == 4:
+        spread_items(<const int32_t*> values, mask, <int32_t*> out, count)
+    elif item_bytes == 1:
+        spread_items(values, mask, out, count)
+    else:
+        for row in range(count):
+            if mask[row]:
+                memcpy(out + row * item_bytes, values + at * item_bytes, item_bytes)
+                at += 1
+            else:
+                memset(out + row * item_bytes, 0, item_bytes)
 
 
-def narrow(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
+cdef void narrow(
+    const int64_t* values, const uint8_t* mask, uint8_t* out, Py_ssize_t count, Py_ssize_t item_bytes
+) noexcept nogil:
     """int64 values cut to rows of 2 or 4 bytes, zeros where the mask has 0.
 
     Writers store negative values of narrow columns with their low bits only, so what is above the width says nothing.
     """
-    cdef Buffer out = allocate(count * item_bytes)
-    cdef const uint8_t* present = check_values(values, mask, count, 8)
-    cdef const int64_t* source
-    with nogil:
-        source = <const int64_t*> values.ptr
-        if item_bytes == 4:
-            spread_items(source, present, <int32_t*> out.ptr, count)
-        else:
-            spread_items(source, present, <int16_t*> out.ptr, count)
-    return out
+    if item_bytes == 4:
+        spread_items(values, mask, <int32_t*> out, count)
+    else:
+        spread_items(values, mask, <int16_t*> out, count)
 
 
 cdef bint plain_sum(
@@ -191,217 +180,196 @@ cdef bint plain_sum(
     return True
 
 
-def fit_lengths(Values lengths, Buffer mask, Py_ssize_t count, Py_ssize_t limit):
-    """How many of the first `count` rows fit: their pending lengths sum up to at most `limit`.
+cdef Py_ssize_t fit_lengths(
+    const int64_t* values,
+    Py_ssize_t pending,
+    const uint8_t* mask,
+    Py_ssize_t count,
+    Py_ssize_t limit,
+    Py_ssize_t* total,
+    Py_ssize_t* bad,
+) noexcept nogil:
+    """How many of the first `count` rows fit: their lengths, of the `pending` ones, sum up to at most `limit`.
 
-    Answers (rows, sum of their lengths, row of a negative length or -1).
+    Answers the rows; the sum of their lengths, and the row of a negative length or -1, in `total` and `bad`.
     """
-    cdef Py_ssize_t row = 0, at = 0, total = 0, bad = -1, pending = lengths.stop - lengths.start
-    cdef const int64_t* values
+    cdef Py_ssize_t row = 0, at = 0, summed = 0
     cdef int64_t value
-    cdef const uint8_t* present = NULL
-    if mask is not None:
-        check(mask, count, 1)
-        present = mask.ptr
-    values = <const int64_t*> lengths.pending() if lengths.buffer is not None else NULL
-    with nogil:
-        if plain_sum(values, present, count, pending, limit, &total):
-            row = count
-        while row < count:
-            if present == NULL or present[row]:
-                if at >= pending:
-                    break
-                value = values[at]
-                if value < 0:
-                    bad = row
-                    break
-                if value > limit - total:
-                    break
-                total += value
-                at += 1
-            row += 1
-    return row, total, bad
+    bad[0] = -1
+    if plain_sum(values, mask, count, pending, limit, total):
+        return count
+    while row < count:
+        if mask == NULL or mask[row]:
+            if at >= pending:
+                break
+            value = values[at]
+            if value < 0:
+                bad[0] = row
+                break
+            if value > limit - summed:
+                break
+            summed += value
+            at += 1
+        row += 1
+    total[0] = summed
+    return row
 
 
-def offsets_of(Buffer lengths, Buffer mask, Py_ssize_t count):
-    """Arrow offsets (`count` + 1 of int32) of non-negative lengths, whose sum fits 31 bits."""
-    cdef Buffer out = allocate((count + 1) * 4)
-    cdef int32_t* offsets = <int32_t*> out.ptr
-    cdef const int64_t* values
+cdef Py_ssize_t sum_up(
+    const int64_t* lengths, const uint8_t* mask, Py_ssize_t count, int32_t* offsets
+) noexcept nogil:
+    """Arrow offsets (`count` + 1 of int32) of lengths; answers the last, -1 where that is beyond 31 bits.
+
+    While no length has more than 31 bits, 64 bits hold the sum of all.
+    """
     cdef Py_ssize_t row, at = 0
     cdef int64_t total = 0
     cdef uint64_t wide = 0
-    check_values(lengths, mask, count, 8)
-    with nogil:
-        values = <const int64_t*> lengths.ptr
-        offsets[0] = 0
-        if mask is None:
-            for row in range(count):
-                wide |= <uint64_t> values[row]
-                total += values[row]
-                offsets[row + 1] = <int32_t> total
-        else:
-            for row in range(count):
-                if mask.ptr[row]:
-                    wide |= <uint64_t> values[at]
-                    total += values[at]
-                    at += 1
-                offsets[row + 1] = <int32_t> total
-    # While no length has more than 31 bits, 64 bits hold the sum of all.
-    if wide > INT32_MAX or total > INT32_MAX:
-        raise ValueError("lengths sum up to more than 31 bits")
-    return out
+    offsets[0] = 0
+    if mask == NULL:
+        for row in range(count):
+            wide |= <uint64_t> lengths[row]
+            total += lengths[row]
+            offsets[row + 1] = <int32_t> total
+    else:
+        for row in range(count):
+            if mask[row]:
+                wide |= <uint64_t> lengths[at]
+                total += lengths[at]
+                at += 1
+            offsets[row + 1] = <int32_t> total
+    return -1 if wide > INT32_MAX or total > INT32_MAX else total
 
 
-def last_offset(Buffer offsets, Py_ssize_t count):
-    """The end of row `count` - 1."""
-    check(offsets, count + 1, 4)
-    return (<int32_t*> offsets.ptr)[count]
-
-
-def count_up(Buffer mask, Py_ssize_t count):
-    """Each row's place among those that have a value, as int32; 0 where the mask has 0."""
-    cdef Buffer out = allocate(count * 4)
+cdef void number(const uint8_t* mask, Py_ssize_t count, int32_t* out) noexcept nogil:
+    """Each row's place among those that have a value; 0 where the mask has 0."""
     cdef Py_ssize_t row
     cdef int32_t at = 0
-    if mask is not None:
-        check(mask, count, 1)
-    with nogil:
-        for row in range(count):
-            if mask is None or mask.ptr[row]:
-                (<int32_t*> out.ptr)[row] = at
-                at += 1
-            else:
-                (<int32_t*> out.ptr)[row] = 0
-    return out
+    for row in range(count):
+        if mask == NULL or mask[row]:
+            out[row] = at
+            at += 1
+        else:
+            out[row] = 0
 
 
-def fit_entries(Values indexes, Buffer mask, Py_ssize_t count, Buffer offsets, Py_ssize_t size, Py_ssize_t limit):
+cdef Py_ssize_t fit_entries(
+    const int64_t* values,
+    Py_ssize_t pending,
+    const uint8_t* mask,
+    Py_ssize_t count,
+    const int32_t* starts,
+    Py_ssize_t size,
+    Py_ssize_t limit,
+    Py_ssize_t* total,
+    Py_ssize_t* bad,
+) noexcept nogil:
     """How many of the first `count` rows fit: their dictionary entries are at most `limit` bytes together.
 
-    Answers (rows, bytes, row of an index beyond the dictionary's `size` entries or -1).
+    Answers the rows; their bytes, and the row of an index beyond the dictionary's `size` entries or -1, in `total` and
+    `bad`.
     """
-    cdef Py_ssize_t row = 0, at = 0, total = 0, bad = -1, pending = indexes.stop - indexes.start
-    cdef const int64_t* values
-    cdef const int32_t* starts
-    cdef const uint8_t* present = NULL
-    cdef Py_ssize_t length
-    check(offsets, size + 1, 4)
-    if mask is not None:
-        check(mask, count, 1)
-        present = mask.ptr
-    values = <const int64_t*> indexes.pending() if indexes.buffer is not None else NULL
-    with nogil:
-        starts = <const int32_t*> offsets.ptr
-        while row < count:
-            if present == NULL or present[row]:
-                if at >= pending:
-                    break
-                if <uint64_t> values[at] >= <uint64_t> size:
-                    bad = row
-                    break
-                length = starts[values[at] + 1] - starts[values[at]]
-                if length > limit - total:
-                    break
-                total += length
-                at += 1
-            row += 1
-    return row, total, bad
+    cdef Py_ssize_t row = 0, at = 0, summed = 0, length
+    bad[0] = -1
+    while row < count:
+        if mask == NULL or mask[row]:
+            if at >= pending:
+                break
+            if <uint64_t> values[at] >= <uint64_t> size:
+                bad[0] = row
+                break
+            length = starts[values[at] + 1] - starts[values[at]]
+            if length > limit - summed:
+                break
+            summed += length
+            at += 1
+        row += 1
+    total[0] = summed
+    return row
 
 
-def gather_entries(Buffer indexes, Buffer mask, Py_ssize_t count, Buffer offsets, Buffer data, Py_ssize_t total):
-    """Dictionary entries row by row: (offsets, bytes). The indexes were checked by `fit_entries`, which gave `total`."""
-    cdef Buffer out_offsets = allocate((count + 1) * 4)
-    cdef Buffer out = allocate(total)
-    cdef int32_t* ends = <int32_t*> out_offsets.ptr
-    cdef const int64_t* values
-    cdef const int32_t* starts
+cdef void gather_entries(
+    const int64_t* values,
+    const uint8_t* mask,
+    Py_ssize_t count,
+    const int32_t* starts,
+    const uint8_t* data,
+    int32_t* ends,
+    uint8_t* out,
+) noexcept nogil:
+    """Dictionary entries row by row: offsets and bytes. The indexes were checked by `fit_entries`, which gave the room."""
     cdef Py_ssize_t row, at = 0, position = 0, length, start
-    check_values(indexes, mask, count, 8)
-    with nogil:
-        values = <const int64_t*> indexes.ptr
-        starts = <const int32_t*> offsets.ptr
-        ends[0] = 0
-        for row in range(count):
-            if mask is None or mask.ptr[row]:
-                start = starts[values[at]]
-                length = starts[values[at] + 1] - start
-                at += 1
-                if length <= 16:
-                    # Short entries are the rule; blocks have slack behind them, so 16 bytes may be moved.
-                    memcpy(out.ptr + position, data.ptr + start, 16)
-                else:
-                    memcpy(out.ptr + position, data.ptr + start, length)
-                position += length
-            ends[row + 1] = <int32_t> position
-    return out_offsets, out
+    ends[0] = 0
+    for row in range(count):
+        if mask == NULL or mask[row]:
+            start = starts[values[at]]
+            length = starts[values[at] + 1] - start
+            at += 1
+            if length <= 16:
+                # Short entries are the rule; blocks have slack behind them, so 16 bytes may be moved.
+                memcpy(out + position, data + start, 16)
+            else:
+                memcpy(out + position, data + start, length)
+            position += length
+        ends[row + 1] = <int32_t> position
 
 
-def invalid_utf8(Buffer offsets, Py_ssize_t count, Buffer data):
+cdef Py_ssize_t invalid_utf8(const int32_t* ends, Py_ssize_t count, const uint8_t* data) noexcept nogil:
     """The first of `count` strings that is no UTF-8, or -1."""
-    cdef const int32_t* ends
-    cdef Py_ssize_t row, bad = -1, size
-    check(offsets, count + 1, 4)
-    ends = <const int32_t*> offsets.ptr
-    size = ends[count]
-    check(data, size, 1)
-    with nogil:
-        if not is_ascii(data.ptr, size):
-            for row in range(count):
-                if characters(data.ptr + ends[row], ends[row + 1] - ends[row]) < 0:
-                    bad = row
-                    break
-    return bad
+    cdef Py_ssize_t row
+    if is_ascii(data, ends[count]):
+        return -1
+    for row in range(count):
+        if characters(data + ends[row], ends[row + 1] - ends[row]) < 0:
+            return row
+    return -1
 
 
-def union_children(Buffer tags, Buffer mask, Py_ssize_t count, Py_ssize_t child_count):
+cdef Py_ssize_t union_children(
+    const uint8_t* tags,
+    const uint8_t* mask,
+    Py_ssize_t count,
+    int child_count,
+    uint8_t* types,
+    int32_t* offsets,
+    uint8_t* first,
+    int32_t* used,
+    bint* any_null,
+) noexcept nogil:
     """Type ids and offsets of a dense union, how many rows each child has, and child 0's mask.
 
-    A null union becomes a null in child 0, since an Arrow union has no validity. Answers (type ids, offsets,
-    counts, mask of child 0 or None, row of a tag out of range or -1).
+    A null union becomes a null in child 0, since an Arrow union has no validity. `used` has a count for each of 256
+    tags. Answers the row of a tag out of range or -1.
     """
-    cdef Buffer types = allocate(count)
-    cdef Buffer offsets = allocate(count * 4)
-    cdef Buffer first = allocate(count)
-    cdef int32_t[256] used
-    cdef Py_ssize_t row, at = 0, bad = -1
+    cdef Py_ssize_t row, at = 0
     cdef int tag
-    cdef bint any_null = False
-    check_values(tags, mask, count, 1)
-    with nogil:
-        memset(used, 0, sizeof(used))
-        for row in range(count):
-            if mask is None or mask.ptr[row]:
-                tag = tags.ptr[at]
-                at += 1
-                if tag >= child_count or tag > 127:
-                    bad = row
-                    break
-                if tag == 0:
-                    first.ptr[used[0]] = 1
-            else:
-                tag = 0
-                first.ptr[used[0]] = 0
-                any_null = True
-            types.ptr[row] = tag
-            (<int32_t*> offsets.ptr)[row] = used[tag]
-            used[tag] += 1
-    counts = [used[tag] for tag in range(child_count)]
-    return types, offsets, counts, first if any_null else None, bad
+    any_null[0] = False
+    memset(used, 0, 256 * sizeof(int32_t))
+    for row in range(count):
+        if mask == NULL or mask[row]:
+            tag = tags[at]
+            at += 1
+            if tag >= child_count or tag > 127:
+                return row
+            if tag == 0:
+                first[used[0]] = 1
+        else:
+            tag = 0
+            first[used[0]] = 0
+            any_null[0] = True
+        types[row] = tag
+        offsets[row] = used[tag]
+        used[tag] += 1
+    return -1
 
 
-def rows_of_union(Buffer types, Buffer offsets, Py_ssize_t count, list available):
-    """The largest number of rows, at most `count`, whose children are among the `available` ones."""
-    cdef int32_t[256] limits
+cdef Py_ssize_t rows_of_union(
+    const uint8_t* types, const int32_t* offsets, Py_ssize_t count, const int32_t* limits
+) noexcept nogil:
+    """The largest number of rows, at most `count`, whose children are among those that there are of each tag."""
     cdef Py_ssize_t row = 0
-    cdef int tag
-    check(types, count, 1)
-    check(offsets, count, 4)
-    for tag in range(len(available)):
-        limits[tag] = min(available[tag], INT32_MAX)
-    with nogil:
-        while row < count and (<int32_t*> offsets.ptr)[row] < limits[types.ptr[row]]:
-            row += 1
+    while row < count and offsets[row] < limits[types[row]]:
+        row += 1
     return row
 
 
@@ -433,68 +401,58 @@ cdef bint is_plain(
     return odd == 0
 
 
-def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
+cdef Py_ssize_t rescale(
+    int128* items, const int64_t* scales, Py_ssize_t count, int scale, int precision
+) noexcept nogil:
     """Decimals brought to `scale`, in place; digits beyond the scale are cut off, as ORC C++ does.
 
-    `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the index of the
-    first value of more than `precision` digits or of a scale that is none, or -1.
+    `scales` holds each value's own scale, or is NULL when all have the type's. `precision` is 1 to 38. Answers the index
+    of the first value of more than `precision` digits or of a scale that is none, or -1.
     """
-    cdef int128* items
-    cdef const int64_t* stored
-    cdef int128 value, factor
-    cdef int128 limit
-    cdef Py_ssize_t index, bad = -1
+    cdef int128 value, factor, limit = POWERS[precision] - 1
+    cdef Py_ssize_t index
     cdef int64_t shift
+    if precision <= 18 and is_plain(<const int64_t*> items, scales, count, scale, <int64_t> limit):
+        return -1
+    for index in range(count):
+        value = items[index]
+        if scales != NULL and scales[index] != scale:
+            if scales[index] < -38 or scales[index] > 76:
+                return index
+            shift = scale - scales[index]
+            if shift > 38:
+                if value != 0:
+                    return index
+            elif shift > 0:
+                factor = POWERS[shift]
+                if value > limit // factor or value < -(limit // factor):
+                    return index
+                value *= factor
+            elif shift < -38:
+                value = 0
+            else:
+                value = value // POWERS[-shift]
+            items[index] = value
+        if value > limit or value < -limit:
+            return index
+    return -1
+
+
+cdef void widen(const int64_t* values, Py_ssize_t count, int128* out) noexcept nogil:
+    """int64 values as pairs of words: the decimal64 form's integers as Arrow's decimal128."""
+    cdef Py_ssize_t index
+    for index in range(count):
+        out[index] = values[index]
+
+
+def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
+    """`rescale` of so many values; `scales` are int64, or None."""
     check(values, count, 16)
     if scales is not None:
         check(scales, count, 8)
     if precision < 1 or precision > 38:
         raise ValueError("a precision is 1 to 38")
-    limit = POWERS[precision] - 1
-    with nogil:
-        items = <int128*> values.ptr
-        stored = <const int64_t*> scales.ptr if scales is not None else NULL
-        if precision <= 18 and is_plain(<const int64_t*> values.ptr, stored, count, scale, <int64_t> limit):
-            count = 0
-        for index in range(count):
-            value = items[index]
-            if stored != NULL and stored[index] != scale:
-                if stored[index] < -38 or stored[index] > 76:
-                    bad = index
-                    break
-                shift = scale - stored[index]
-                if shift > 38:
-                    if value != 0:
-                        bad = index
-                        break
-                elif shift > 0:
-                    factor = POWERS[shift]
-                    if value > limit // factor or value < -(limit // factor):
-                        bad = index
-                        break
-                    value *= factor
-                elif shift < -38:
-                    value = 0
-                else:
-                    value = value // POWERS[-shift]
-                items[index] = value
-            if value > limit or value < -limit:
-                bad = index
-                break
-    return bad
-
-
-def widen(Buffer values, Py_ssize_t count):
-    """int64 values as pairs of words: the decimal64 form's integers as Arrow's decimal128."""
-    cdef Buffer out
-    cdef const int64_t* source
-    cdef int128* target
-    cdef Py_ssize_t index
-    check(values, count, 8)
-    out = allocate(count * 16)
-    with nogil:
-        source = <const int64_t*> values.ptr
-        target = <int128*> out.ptr
-        for index in range(count):
-            target[index] = source[index]
-    return out
+    cdef const int64_t* stored = NULL
+    if scales is not None:
+        stored = <const int64_t*> scales.ptr
+    return rescale(<int128*> values.ptr, stored, count, scale, precision)

@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from orcstream._buffer import release_retained
-from orcstream.codec.decode.decoders import Turn
+from orcstream.codec.decode._column import Stop, Turn, decode
 from orcstream.codec.streams._codecs import Codec
 from orcstream.codec.streams.compression import Compression, Decompressor
-from orcstream.codec.vectors.column import Vector, vector_bytes
+from orcstream.codec.vectors.column import Vector
 from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.engine.budget import MemoryBudget
+from orcstream.reader.engine.jobs import Job
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
 from orcstream.reader.engine.session import DecodeSpan, ReadObserver
 
@@ -41,8 +43,13 @@ class Delivery:
     row_count: int
 
 
-# Rows in front of the wanted ones are decoded and dropped so many at a time, at least.
-_DROPPED_ROWS = 1 << 13
+# So much is decoded in one call, about, which takes some milliseconds; and its columns hold no more of chunks
+# in progress before those are counted.
+_CALL_BYTES = 8 << 20
+# So many windows of a column at most: batches may be of one row.
+_CALL_WINDOWS = 16
+# So many columns at most: of thousands, each holds some memory meanwhile.
+_CALL_RUNS = 128
 
 # So many windows of a stripe are open while the rows of one of its columns are only guessed: each becomes a
 # batch, a short one where the guess is too large, and all columns have to follow it.
@@ -74,7 +81,10 @@ class DecodeQueue:
         self._heap: list[tuple[int, int, int, int, ColumnRun]] = []
         self._pushes = self._added = 0
         self._sizes = RowSizes(column_count)
-        self._decompressors: list[Codec] = []
+        self._codecs: list[Codec] = []
+        self.workers = 1  # as many as call `work` at a time
+        self._planned = 0  # bytes that are expected of what workers have taken on
+        self._stop = Stop()
         self._stripes: deque[StripeRun] = deque()
         self._closed = False
         self.decode_s = 0.0
@@ -117,6 +127,7 @@ class DecodeQueue:
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            self._stop.set()
             self._heap.clear()
             for stripe in self._stripes:
                 stripe.held = ()
@@ -200,102 +211,89 @@ class DecodeQueue:
     def work(self) -> None:
         """Decode until nothing is to be done; for a worker thread."""
         with self._lock:
-            decompressor = (
-                self._decompressors.pop() if self._decompressors else Decompressor(self._compression)
-            )
-            task = self._next()
-        while task is not None:
-            run, rows, budget, room = task
+            codec = self._codecs.pop() if self._codecs else Decompressor(self._compression)
+            jobs, room = self._next()
+        while jobs:
             started = time.perf_counter()
-            error: BaseException | None = None
-            vector: Vector | None = None
-            turn = Turn(decompressor, room)
             try:
-                vector = self._decode(run, rows, budget, turn)
-            except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
-                error = caught
+                self._decode(jobs, Turn(codec, room, min(_CALL_BYTES, self._budget.decoded_window_bytes)))
+            except Exception as caught:  # noqa: BLE001  # there was no memory to begin with
+                for job in jobs:
+                    job.error = caught
             is_short = self._budget.chunk_room.is_short
-            chunk_bytes = run.held_bytes(trim=is_short)
+            chunk_bytes = [job.run.held_bytes(trim=is_short) for job in jobs]
             if is_short:
                 release_retained()  # what was trimmed takes memory in the pool, too
             stopped = time.perf_counter()
             if self._observer is not None:
-                done = vector.length if vector is not None else 0
-                stripe, column = run.stripe.information.index, run.decoder.type.column_id
-                self._observer.on_decode(DecodeSpan(stripe, column, done, started, stopped))
+                self._tell(self._observer, jobs, started, stopped)
+            progress = False
             with self._lock:
                 self.decode_s += stopped - started
-                if not self._closed:
-                    self._charge_dictionaries(run, room - turn.dictionary_limit)
-                    error = self._charge_chunks(run, chunk_bytes) or error
-                progress = self._finish(run, rows, vector, turn, error)
-                task = self._next()
+                for job, held in zip(jobs, chunk_bytes, strict=True):
+                    progress = self._book(job, held) or progress
+                    job.let_go()
+                jobs, room = self._next()
             if progress:
                 self._on_progress()
         with self._lock:
-            self._decompressors.append(decompressor)
+            self._codecs.append(codec)
 
-    def _decode(self, run: ColumnRun, rows: int, budget: int, turn: Turn) -> Vector | None:
-        """Up to `rows` rows of a run; None when a stream ran dry before that."""
-        try:
-            run.enter_span()
-            while run.rows_to_drop:
-                most = min(run.rows_to_drop, max(rows, _DROPPED_ROWS))
-                # The budget of the wanted rows may be that of a single one.
-                passed = self._ready(run, most, max(budget, self._share(run)), turn)
-                if passed == 0 or self._closed:
-                    return None
-                run.decoder.take(passed)
-                run.rows_to_drop -= passed
-            ready = self._ready(run, rows, budget, turn)
-            return run.decoder.take(ready) if ready else None
-        except OrcError as error:
-            if error.row is not None:
-                # Decoders count the rows of their own column: children's are not the file's.
-                own = error.column == run.decoder.type.column_id
-                row = run.stripe.stripe_row(run.row) - run.rows_to_drop + error.row
-                error.row = run.stripe.information.first_row + row if own else None
-            error.locate(stripe=run.stripe.information.index, column=run.decoder.type.column_id)
-            raise
+    def _decode(self, jobs: Sequence[Job], turn: Turn) -> None:
+        share, limit = self._share(jobs[0].run.stripe), self._budget.limit
+        decode([task for job in jobs for task in job.begin(share, limit)], turn, self._stop)
+        for job in jobs:
+            job.end()
 
-    def _ready(self, run: ColumnRun, rows: int, budget: int, turn: Turn) -> int:
-        """How many of the next `rows` rows can be taken; 0 when a stream ran dry."""
-        decoder = run.decoder
-        ready = decoder.ready(rows, None, budget, turn)
-        if turn.starved:
-            return 0
-        if ready == 0:
-            # Not even one row fits its share; it may have all that the user allows, in any of its leaves.
-            ready = decoder.ready(1, None, self._budget.limit * decoder.leaf_count, turn)
-            if turn.starved:
-                return 0
-            if ready == 0:
-                raise Unsupported(
-                    f"one row decodes to more than {self._budget.limit} bytes; raise memory_limit=",
-                    reason="row_too_large",
-                    column=decoder.type.column_id,
-                    row=0,
-                )
-        return ready
+    @staticmethod
+    def _tell(observer: ReadObserver, jobs: Sequence[Job], started: float, stopped: float) -> None:
+        """Of columns that were decoded one after the other; what the call took besides is the last one's."""
+        at = started
+        for job in jobs:
+            stripe, column = job.run.stripe.information.index, job.run.decoder.type.column_id
+            done = sum(vector.length for vector in job.vectors)
+            end = stopped if job is jobs[-1] else at + sum(task.seconds for task in job.tasks)
+            observer.on_decode(DecodeSpan(stripe, column, done, at, end))
+            at = end
 
-    def _finish(
-        self, run: ColumnRun, rows: int, vector: Vector | None, turn: Turn, error: BaseException | None
-    ) -> bool:
-        """Book a worker's result; whether the loop has to look."""
+    def _book(self, job: Job, held: int) -> bool:
+        """Book a worker's result, with what its streams hold of chunks; whether the loop has to look."""
+        run = job.run
         run.busy = False
+        self._planned -= job.expected
         if self._closed:
             run.release()
             return False
-        if error is not None:
-            if self._lacks_room(run, error):
-                run.stripe.waiting.append(run)
-                return False
-            run.error = error
+        self._charge_dictionaries(run, sum(task.dictionary_bytes for task in job.tasks))
+        too_many = self._charge_chunks(run, held)
+        if too_many is not None:
+            run.error = too_many
             return True
-        if vector is None:
-            return self._park(run, turn)
+        news = False
+        for task, (rows, _), vector in zip(job.tasks, job.windows, job.vectors, strict=False):
+            news = self._keep(run, rows, vector, task.size) or news
+        if job.error is not None:
+            if self._lacks_room(job, job.error):
+                if run.stripe is self._stripes[0]:
+                    self._push(run)
+                else:
+                    run.stripe.waiting.append(run)
+                return news
+            run.error = job.error
+            return True
+        if run.finished:
+            self._charge_dictionaries(run, -run.dictionary_bytes)
+            self._charge_chunks(run, 0)
+            run.release()
+        elif len(job.vectors) < len(job.tasks):
+            return self._park(run) or news
+        else:
+            self._push(run)
+        return news
+
+    def _keep(self, run: ColumnRun, rows: int, vector: Vector, size: int) -> bool:
+        """Keep a vector, of which `rows` were asked, for its delivery; whether the loop has to look."""
         stripe = run.stripe
-        size = vector_bytes(vector)
         guessed = bool(self._sizes.unknown)
         self._sizes.measure(run.index, size, vector.length)
         all_known = guessed and not self._sizes.unknown
@@ -308,19 +306,12 @@ class DecodeQueue:
             self._shorten(stripe, run.row)
         elif lagged and run.row >= first_bound:
             stripe.lagging -= 1
-        if run.finished:
-            self._charge_dictionaries(run, -run.dictionary_bytes)
-            self._charge_chunks(run, 0)
-            run.release()
-        else:
-            self._push(run)
         return stripe.lagging == 0 or all_known
 
-    def _park(self, run: ColumnRun, turn: Turn) -> bool:
-        dry = set(turn.starved)
+    def _park(self, run: ColumnRun) -> bool:
         run.starved = []
         for feed in run.feeds:
-            if feed.cursor.input not in dry:
+            if not feed.cursor.input.is_dry:
                 continue
             if feed.head is None:
                 feed.reach_further(run.slop_bytes)
@@ -347,13 +338,11 @@ class DecodeQueue:
         fitting = self._budget.decoded_window_bytes / max(1.0, self._sizes.row())
         return max(1, min(self._batch_rows, int(fitting)))
 
-    def _end_of_window(self, run: ColumnRun) -> int:
-        """Where the window ends in which the run stands; opens windows further ahead as needed."""
-        stripe = run.stripe
-        for bound in stripe.bounds:
-            if bound > run.row:
-                return bound
-        bound = min(stripe.row_count, max(run.row, stripe.bounds[-1]) + self._window_rows())
+    def _end_of_window(self, stripe: StripeRun, row: int) -> int:
+        """Where the window ends in which a row stands; opens windows further ahead as needed."""
+        if stripe.bounds[-1] > row:
+            return stripe.bounds[bisect_right(stripe.bounds, row)]
+        bound = min(stripe.row_count, max(row, stripe.bounds[-1]) + self._window_rows())
         stripe.bounds.append(bound)
         return bound
 
@@ -373,23 +362,62 @@ class DecodeQueue:
         opens_window = not stripe.bounds or run.row >= stripe.bounds[-1]
         if opens_window and self._sizes.unknown and len(stripe.bounds) >= _GUESSED_WINDOWS:
             return None
-        if self._budget.decoded < self._budget.decode_limit and not self._budget.chunk_room.is_short:
+        budget = self._budget
+        if budget.decoded + self._planned < budget.decode_limit and not budget.chunk_room.is_short:
             return run
         first = self._stripes[0]
         if stripe is not first:
             return None
         return run if run.row < stripe.bounds[0] else None
 
-    def _next(self) -> tuple[ColumnRun, int, int, int] | None:
-        """Take the next run: how many rows to decode, within how many bytes, with room for dictionaries."""
-        run = self._peek()
-        if run is None:
-            return None
-        heappop(self._heap)
-        run.queued = False
-        run.busy = True
-        rows = min(self._end_of_window(run) - run.row, run.rows_left_in_span)
-        return run, rows, self._column_budget(run, rows), self._dictionary_room(run.stripe)
+    def _next(self) -> tuple[list[Job], int]:
+        """Take on the next runs: what to decode of them, with room for dictionaries.
+
+        As many as are worth a call, since each waits for whoever runs Python; and of a stripe no more than a
+        worker's part.
+        """
+        jobs: list[Job] = []
+        room = most = size = reach = 0
+        while (run := self._peek()) is not None:
+            stripe = run.stripe
+            if not jobs:
+                room = self._dictionary_room(stripe)
+                most = min(_CALL_RUNS, -(-len(stripe.runs) // self.workers))
+            elif stripe is not jobs[0].run.stripe or len(jobs) >= most or max(size, reach) >= _CALL_BYTES:
+                break
+            heappop(self._heap)
+            run.queued = False
+            run.busy = True
+            job = Job(run, run.row, is_first=stripe is self._stripes[0])
+            jobs.append(job)
+            size += self._add_window(job)
+            reach += max(0, run.chunk_reach - run.chunk_bytes)
+        # The first rows of a read shall come soon.
+        if jobs and (self._added > 1 or jobs[0].run.stripe.delivered):
+            self._go_further(jobs, size)
+        return jobs, room
+
+    def _add_window(self, job: Job) -> int:
+        """Add the next window of the job's span; answers how many bytes are expected of it."""
+        run = job.run
+        stop = min(self._end_of_window(run.stripe, job.stop), run.stripe.span_stops[run.span])
+        rows = stop - job.stop
+        expected = int(self._sizes.of(run.index) * rows)
+        job.windows.append((rows, self._column_budget(run, rows)))
+        job.stop = stop
+        job.expected += expected
+        self._planned += expected
+        return expected
+
+    def _go_further(self, jobs: Sequence[Job], size: int) -> None:
+        """Add windows, as many as are worth a call, while what is decoded fits."""
+        budget = self._budget
+        for _ in range(0 if self._sizes.unknown else _CALL_WINDOWS):
+            for job in jobs:
+                has_room = budget.decoded + self._planned < budget.decode_limit // 2
+                if size >= _CALL_BYTES or not has_room or job.stop >= job.run.stripe.span_stops[job.run.span]:
+                    return
+                size += self._add_window(job)
 
     def _dictionary_room(self, stripe: StripeRun) -> int:
         """What later stripes hold already does not count for the first, or it could never go on."""
@@ -418,10 +446,10 @@ class DecodeQueue:
             stripe=run.stripe.information.index,
         )
 
-    def _lacks_room(self, run: ColumnRun, error: BaseException) -> bool:
-        """Whether a dictionary may fit once the stripes before this one are delivered."""
-        too_large = isinstance(error, Unsupported) and error.reason == "dictionary_too_large"
-        return too_large and run.stripe is not self._stripes[0]
+    @staticmethod
+    def _lacks_room(job: Job, error: BaseException) -> bool:
+        """Whether a dictionary may fit once the stripes before its own are delivered, or since they were."""
+        return not job.is_first and isinstance(error, Unsupported) and error.reason == "dictionary_too_large"
 
     def _column_budget(self, run: ColumnRun, rows: int) -> int:
         """Twice what is expected, but never less than an equal share of a window, nor more than two windows.
@@ -432,8 +460,8 @@ class DecodeQueue:
             return rows * run.decoder.row_bytes
         measured = self._sizes.is_measured(run.index)
         expected = int(2 * self._sizes.of(run.index) * rows) if measured else 0
-        return max(self._share(run), min(expected, 2 * self._budget.decoded_window_bytes))
+        return max(self._share(run.stripe), min(expected, 2 * self._budget.decoded_window_bytes))
 
-    def _share(self, run: ColumnRun) -> int:
-        """The bytes of an equal share of a window."""
-        return max(self._budget.decoded_window_bytes // len(run.stripe.runs), 1 << 16)
+    def _share(self, stripe: StripeRun) -> int:
+        """The bytes of a column's equal share of a window."""
+        return max(self._budget.decoded_window_bytes // len(stripe.runs), 1 << 16)

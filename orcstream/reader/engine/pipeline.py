@@ -93,7 +93,8 @@ class Pipeline:
             on_failure=self.fail,
             on_arrival=self.wake,
         )
-        for _ in range(int(limiter.total_tokens)):
+        self.queue.workers = int(limiter.total_tokens)
+        for _ in range(self.queue.workers):
             tasks.start_soon(self._decode, limiter)
         tasks.start_soon(self.fetcher.run)
         self.wake()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
-from orcstream.codec.decode.decoders import ColumnDecoder
+from orcstream.codec.decode._column import ColumnDecoder
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.codec.vectors.column import Vector
@@ -177,10 +177,6 @@ class ColumnRun:
     def finished(self) -> bool:
         return self.row >= self.stripe.row_count
 
-    @property
-    def rows_left_in_span(self) -> int:
-        return self.stripe.span_stops[self.span] - self.row
-
     def enter_span(self) -> None:
         """Go to the first row that is decoded for the span; only by who holds the run."""
         if self.rows_to_drop < 0:
@@ -193,9 +189,14 @@ class ColumnRun:
         for feed in self.feeds:
             feed.flow()
 
+    @property
+    def chunk_reach(self) -> int:
+        """What its streams may hold of chunks that they are in the middle of, about."""
+        return len(self.feeds) * self.slop_bytes // 2
+
     def held_bytes(self, *, trim: bool) -> int:
         """Memory for chunks that the streams are in the middle of; only by who holds the run."""
-        return sum(feed.cursor.input.held_bytes(trim) for feed in self.feeds)
+        return self.decoder.held_bytes(trim=trim)
 
     def advance(self, count: int) -> None:
         """`count` wanted rows were decoded; leaves the span when those were its last."""
