@@ -1,8 +1,8 @@
 # A block of the pool, for code that runs without the interpreter's lock. Who holds one gives it back, or makes a `Buffer` of it.
 cdef struct Block:
     unsigned char* ptr
-    Py_ssize_t nbytes    # that are asked for
-    Py_ssize_t capacity  # that are there, spare ones included
+    Py_ssize_t nbytes    # as were asked for
+    Py_ssize_t capacity  # with the spare ones
 
 
 cdef class Buffer:

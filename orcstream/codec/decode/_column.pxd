@@ -2,13 +2,12 @@ from libc.stdint cimport int64_t, uint8_t
 
 from orcstream._buffer cimport Block
 from orcstream.codec.streams._codecs cimport Codec
-from orcstream.codec.streams._stream cimport InputStream
 from orcstream.codec.streams._values cimport BoolValues, Values
 
 from cpython.ref cimport PyObject
 
 
-# What was taken of one column, its children apart. Which blocks there are, its decoder knows; the first is the validity.
+# Rows of one column, without its children. The first block is the validity; the others are its decoder's business.
 cdef struct Taken:
     Py_ssize_t rows
     Py_ssize_t nulls
@@ -28,11 +27,12 @@ cdef class Turn:
 
 
 cdef class Decoded:
-    cdef readonly ColumnDecoder decoder
+    cdef ColumnDecoder decoder
     cdef Taken* parts
     cdef int part_count
     cdef int used
 
+    cdef void forget(self) noexcept nogil
     cdef Taken* next(self) noexcept nogil
     cdef Py_ssize_t nbytes(self) noexcept nogil
 
@@ -45,7 +45,7 @@ cdef class ColumnDecoder:
     cdef int part_count
     cdef BoolValues present
     cdef tuple value_streams
-    # The same, for who has no lock to count references with.
+    # The first two of them, to be used without the lock: references cannot be counted then.
     cdef Values first
     cdef Values second
     cdef tuple children

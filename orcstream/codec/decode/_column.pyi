@@ -29,9 +29,6 @@ class ColumnDecoder:
     def held_bytes(self, *, trim: bool) -> int: ...
 
 class DecodeTask:
-    decoder: ColumnDecoder
-    rows: int
-    rows_to_drop: int
     dropped: int
     row_count: int
     size: int

@@ -10,8 +10,8 @@ again.
 Rows are counted in the parent's space and carry the parent's mask, so that a null struct needs no second
 pass over its children. Must not know stripes, files or threads.
 
-`decode` is what workers call: for as many columns, and windows of rows, as they took on, in one stretch without the lock.
-What is taken is memory (`Taken`), in the order of the tree of columns; vectors are made of it afterwards.
+Workers call `decode` for all columns and windows of rows that they took on; it needs no lock up to its end. It leaves memory
+(`Taken`), one entry for each column of the tree, of which vectors are made afterwards.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -23,7 +23,6 @@ from cpython.time cimport perf_counter
 from orcstream._buffer cimport Block, buffer_of, give_block, take_block
 from orcstream.codec._raised cimport raised
 from orcstream.codec.streams._codecs cimport Codec
-from orcstream.codec.streams._stream cimport InputStream
 from orcstream.codec.streams._values cimport BoolValues, Values
 from orcstream.codec.vectors._vector cimport fit_lengths, merge_masks, ones, pack, rows_within
 
@@ -70,12 +69,17 @@ cdef class Decoded:
         self.part_count = decoder.part_count
 
     def __dealloc__(self):
-        cdef int part, block
         if self.parts != NULL:
-            for part in range(self.part_count):
-                for block in range(4):
-                    give_block(&self.parts[part].blocks[block])
+            self.forget()
             free(self.parts)
+
+    cdef void forget(self) noexcept nogil:
+        """Give the memory back."""
+        cdef int part, block
+        for part in range(self.part_count):
+            for block in range(4):
+                give_block(&self.parts[part].blocks[block])
+        self.used = 0
 
     cdef Taken* next(self) noexcept nogil:
         """The place for one more column of the tree, which has no more than there are places."""
@@ -191,7 +195,7 @@ cdef class ColumnDecoder:
             raise NotImplementedError
 
     cdef object vector(self, Decoded found):
-        """A vector of what was taken, which is at the same place in the order of columns."""
+        """The vector of the entry that comes next."""
         raise NotImplementedError
 
     cdef Py_ssize_t ready_child(
@@ -289,9 +293,9 @@ cdef class DecodeTask:
     `dictionary_bytes` how many a dictionary that was loaded, and `seconds` how long it took.
     """
 
-    cdef readonly ColumnDecoder decoder
-    cdef readonly Py_ssize_t rows
-    cdef readonly Py_ssize_t rows_to_drop
+    cdef ColumnDecoder decoder
+    cdef Py_ssize_t rows
+    cdef Py_ssize_t rows_to_drop
     cdef Py_ssize_t budget
     cdef Py_ssize_t drop_budget
     cdef Py_ssize_t limit
@@ -340,7 +344,7 @@ cdef class DecodeTask:
             if rows == 0 or stop[0]:
                 break
             self.decoder.take(rows, self.decoded)
-            self._forget()
+            self.decoded.forget()
             self.dropped += rows
         else:
             rows = self._ready(self.rows, self.budget, turn)
@@ -350,13 +354,6 @@ cdef class DecodeTask:
                 self.size = self.decoded.nbytes()
                 turn.bytes_left -= self.size
         return 0
-
-    cdef void _forget(self) noexcept nogil:
-        cdef int part, block
-        for part in range(self.decoded.used):
-            for block in range(4):
-                give_block(&self.decoded.parts[part].blocks[block])
-        self.decoded.used = 0
 
     cdef Py_ssize_t _ready(self, Py_ssize_t rows, Py_ssize_t budget, Turn turn) except -1 nogil:
         """How many of the next `rows` rows can be taken; 0 when a stream ran dry."""

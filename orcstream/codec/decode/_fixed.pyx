@@ -19,7 +19,6 @@ import numpy as np
 
 from orcstream.codec.vectors.column import Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UNITS, UTC, beyond_unit
-from orcstream.errors import CorruptStream
 from orcstream.schema.types import decimal_shape
 
 cdef int64_t ZONES_BEGIN = JAVA_ZONES_BEGIN
@@ -173,8 +172,8 @@ cdef class DateDecoder(FixedDecoder):
 cdef class TimestampDecoder(FixedDecoder):
     """Timestamps of either kind, as int64 counts of the unit asked for.
 
-    As points in time, what is stored is one already, but for a constant: so both passes through an hour that
-    the clock showed twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
+    A point in time is the stored number and a constant. So an hour that the clock showed twice has two sets of
+    values. Before 1900 points in time are made of wall clock times, as Java's are.
     """
 
     cdef Clock zone
