@@ -142,7 +142,7 @@ class ReadOptions:
     memory_limit : int
         The read holds at most `memory_limit` bytes at a time.
     decode_threads : int
-        Values are decoded on `decode_threads` threads: by default on 2, on a single core on 1.
+        Values are decoded on `decode_threads` threads at a time: by default on 2, on a single core on 1.
     row_numbers : bool
         With `row_numbers`, a last column ``row_number`` has the number of each row in the file.
     timestamp_unit : {"ns", "us", "ms", "s"}

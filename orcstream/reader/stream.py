@@ -25,7 +25,7 @@ from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, count_rows, wanted_in
 from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.fetching import PipelineOptions
-from orcstream.reader.engine.pipeline import Gathering, Pipeline, Shaper
+from orcstream.reader.engine.pipeline import DecodeThreads, Gathering, Pipeline, Shaper
 from orcstream.reader.engine.session import PrunedRows, ReadStatistics, Session, Watch
 from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.schema import Schema
@@ -156,13 +156,13 @@ class Reading(Running):
             self._group = tasks
             self._scheduler = scheduler = self.plan.session.scheduler(tasks, self.plan.watch)
             works = await self._works(scheduler)
-            limiter = anyio.CapacityLimiter(self.plan.decode_threads)
+            threads = DecodeThreads(self.plan.decode_threads)
             verify = self.plan.session.source.verify
             if self._late is None:
-                self._pipeline.start(tasks, scheduler, works, verify, limiter)
+                self._pipeline.start(tasks, scheduler, works, verify, threads)
             else:
-                self._pipeline.start(tasks, scheduler, None, verify, limiter)
-                self._late.start(tasks, scheduler, works, verify, limiter)
+                self._pipeline.start(tasks, scheduler, None, verify, threads)
+                self._late.start(tasks, scheduler, works, verify, threads)
 
     def _end(self) -> None:
         if self._error is not None:

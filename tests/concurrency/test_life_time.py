@@ -17,6 +17,7 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.reader.file import OrcFile
 from tests.support.read_sources import (
     NEVER,
+    Decodes,
     Leftovers,
     counted_workers,
     open_over,
@@ -233,11 +234,13 @@ async def test_no_worker_decodes_once_the_stream_is_left() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 async def test_decode_threads(threads: int) -> None:
+    decodes = Decodes()
     with counted_workers() as active:
-        async with orcstream.open(sample(3, 2000)) as file:
+        async with orcstream.open(sample(3, 2000), observer=decodes) as file:
             rows = await rows_of(file.batches(batch_rows=100, decode_threads=threads))
     assert rows == [row for stripe in range(3) for row in sample_rows(stripe, 2000)]
-    assert active[1] <= threads
+    assert 1 <= decodes.at_once() <= threads
+    assert active[1] <= threads + 1  # one of them waits
 
 
 def test_a_loop_that_ends_with_the_file_open(tmp_path: Path) -> None:

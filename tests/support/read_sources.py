@@ -13,6 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import anyio
@@ -38,6 +39,7 @@ __all__ = [
     "NEAR",
     "NEVER",
     "SAMPLE",
+    "Decodes",
     "Leftovers",
     "ProbeSource",
     "assert_nothing_held",
@@ -278,7 +280,7 @@ async def assert_nothing_held(held: Callable[[], int]) -> None:
 
 @contextmanager
 def counted_workers() -> Iterator[list[int]]:
-    """Counts, in the first item, the threads that are decoding."""
+    """Counts, in the first item, the threads that are decoding, or wait for their turn to."""
     active = [0, 0]
     lock = threading.Lock()
     work = DecodeQueue.work
@@ -296,3 +298,22 @@ def counted_workers() -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DecodeQueue, "work", counted)
         yield active
+
+
+class Decodes:
+    """Observes which threads decode, and when."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self._spans: list[orcstream.DecodeSpan] = []
+
+    def on_request(self, span: orcstream.RequestSpan) -> None: ...
+
+    def on_decode(self, span: orcstream.DecodeSpan) -> None:
+        self.threads.add(threading.get_ident())
+        self._spans.append(span)
+
+    def at_once(self) -> int:
+        """The most threads that decoded at any time."""
+        changes = [(span.start_s, 1) for span in self._spans] + [(span.stop_s, -1) for span in self._spans]
+        return max(accumulate(change for _, change in sorted(changes)))

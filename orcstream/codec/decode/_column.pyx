@@ -17,6 +17,14 @@ Workers call `decode` for all columns and windows of rows that they took on; it 
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
+from cpython.pythread cimport (
+    WAIT_LOCK,
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
 from cpython.ref cimport PyObject
 from cpython.time cimport perf_counter
 
@@ -398,10 +406,52 @@ cdef class Stop:
         self.is_set = True
 
 
-def decode(list tasks, Turn turn not None, Stop stop not None):
-    """Carry out tasks, one after the other, without the lock; what fails fails for itself."""
+cdef class Permits:
+    """Lets `count` calls of `decode` work at a time. Others wait for one of them to end, without the interpreter's lock.
+
+    So a thread can prepare a call, and wait for the interpreter's lock to do so, while another one decodes.
+    """
+
+    cdef PyThread_type_lock guard
+    cdef PyThread_type_lock gate  # open while some are left
+    cdef int left
+
+    def __cinit__(self, int count):
+        self.left = count
+        self.guard = PyThread_allocate_lock()
+        self.gate = PyThread_allocate_lock()
+        if self.guard == NULL or self.gate == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.guard != NULL:
+            PyThread_free_lock(self.guard)
+        if self.gate != NULL:
+            PyThread_free_lock(self.gate)
+
+    cdef void enter(self) noexcept nogil:
+        PyThread_acquire_lock(self.gate, WAIT_LOCK)
+        PyThread_acquire_lock(self.guard, WAIT_LOCK)
+        self.left -= 1
+        if self.left:
+            PyThread_release_lock(self.gate)
+        PyThread_release_lock(self.guard)
+
+    cdef void leave(self) noexcept nogil:
+        PyThread_acquire_lock(self.guard, WAIT_LOCK)
+        self.left += 1
+        if self.left == 1:
+            PyThread_release_lock(self.gate)
+        PyThread_release_lock(self.guard)
+
+
+def decode(list tasks, Turn turn not None, Stop stop not None, Permits permits not None):
+    """Carry out tasks, one after the other, without the lock; what fails fails for itself.
+
+    Returns when the first one began and the last one ended, by `time.perf_counter`.
+    """
     cdef Py_ssize_t index, count = len(tasks), room
-    cdef double started
+    cdef double begun, started, ended
     cdef PyObject** each = <PyObject**> malloc(max(<Py_ssize_t> 1, count) * sizeof(PyObject*))
     cdef DecodeTask task
     if each == NULL:
@@ -410,13 +460,18 @@ def decode(list tasks, Turn turn not None, Stop stop not None):
         task = tasks[index]
         each[index] = <PyObject*> task
     with nogil:
+        permits.enter()
+        begun = ended = perf_counter()
         for index in range(count):
-            started = perf_counter()
+            if stop.is_set:
+                break
+            started = ended
             room = turn.dictionary_limit
             if (<attempt_t> _run)(<DecodeTask> each[index], turn, &stop.is_set) < 0:
                 (<DecodeTask> each[index])._keep()
             (<DecodeTask> each[index]).dictionary_bytes = room - turn.dictionary_limit
-            (<DecodeTask> each[index]).seconds = perf_counter() - started
-            if stop.is_set:
-                break
+            ended = perf_counter()
+            (<DecodeTask> each[index]).seconds = ended - started
+        permits.leave()
     free(each)
+    return begun, ended

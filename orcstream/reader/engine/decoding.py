@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from orcstream._buffer import release_retained
-from orcstream.codec.decode._column import Stop, Turn, decode
+from orcstream.codec.decode._column import Permits, Stop, Turn, decode
 from orcstream.codec.streams._codecs import Codec
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector
@@ -45,11 +45,11 @@ class Delivery:
 
 # So much is decoded in one call, about, which takes some milliseconds; and its columns hold no more of chunks
 # in progress before those are counted.
-_CALL_BYTES = 8 << 20
+_CALL_BYTES = 16 << 20
 # So many windows of a column at most: batches may be of one row.
 _CALL_WINDOWS = 16
-# So many columns at most: of thousands, each holds some memory meanwhile.
-_CALL_RUNS = 128
+# So many columns at most, of all calls at a time: of thousands, each holds some memory meanwhile.
+_RUNS_AT_WORK = 256
 
 # So many windows of a stripe are open while the rows of one of its columns are only guessed: each becomes a
 # batch, a short one where the guess is too large, and all columns have to follow it.
@@ -83,6 +83,7 @@ class DecodeQueue:
         self._sizes = RowSizes(column_count)
         self._codecs: list[Codec] = []
         self.workers = 1  # as many as call `work` at a time
+        self.permits = Permits(1)  # as many of them decode at a time
         self._planned = 0  # bytes that are expected of what workers have taken on
         self._stop = Stop()
         self._stripes: deque[StripeRun] = deque()
@@ -197,7 +198,6 @@ class DecodeQueue:
                 waiting, self._stripes[0].waiting = self._stripes[0].waiting, []
                 for run in waiting:
                     self._push(run)
-            self._on_progress()
 
     def _cut(self, run: ColumnRun, start: int, stop: int) -> Vector:
         segment = run.segments[0]
@@ -214,9 +214,10 @@ class DecodeQueue:
             codec = self._codecs.pop() if self._codecs else Decompressor(self._compression)
             jobs, room = self._next()
         while jobs:
-            started = time.perf_counter()
+            started = stopped = time.perf_counter()
             try:
-                self._decode(jobs, Turn(codec, room, min(_CALL_BYTES, self._budget.decoded_window_bytes)))
+                most = min(_CALL_BYTES, self._budget.decoded_window_bytes)
+                started, stopped = self._decode(jobs, Turn(codec, room, most))
             except Exception as caught:  # noqa: BLE001  # there was no memory to begin with
                 for job in jobs:
                     job.error = caught
@@ -224,7 +225,6 @@ class DecodeQueue:
             chunk_bytes = [job.run.held_bytes(trim=is_short) for job in jobs]
             if is_short:
                 release_retained()  # what was trimmed takes memory in the pool, too
-            stopped = time.perf_counter()
             if self._observer is not None:
                 self._tell(self._observer, jobs, started, stopped)
             progress = False
@@ -239,11 +239,14 @@ class DecodeQueue:
         with self._lock:
             self._codecs.append(codec)
 
-    def _decode(self, jobs: Sequence[Job], turn: Turn) -> None:
+    def _decode(self, jobs: Sequence[Job], turn: Turn) -> tuple[float, float]:
+        """Carry out jobs; returns when the decoders began and ended."""
         share, limit = self._share(jobs[0].run.stripe), self._budget.limit
-        decode([task for job in jobs for task in job.begin(share, limit)], turn, self._stop)
+        tasks = [task for job in jobs for task in job.begin(share, limit)]
+        times = decode(tasks, turn, self._stop, self.permits)
         for job in jobs:
             job.end()
+        return times
 
     @staticmethod
     def _tell(observer: ReadObserver, jobs: Sequence[Job], started: float, stopped: float) -> None:
@@ -382,7 +385,7 @@ class DecodeQueue:
             stripe = run.stripe
             if not jobs:
                 room = self._dictionary_room(stripe)
-                most = min(_CALL_RUNS, -(-len(stripe.runs) // self.workers))
+                most = -(-min(_RUNS_AT_WORK, len(stripe.runs)) // self.workers)
             elif stripe is not jobs[0].run.stripe or len(jobs) >= most or max(size, reach) >= _CALL_BYTES:
                 break
             heappop(self._heap)

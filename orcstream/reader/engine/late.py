@@ -24,7 +24,7 @@ from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.fetching import Fetcher, PipelineOptions
-from orcstream.reader.engine.pipeline import Filter, Pipeline, columns_of
+from orcstream.reader.engine.pipeline import DecodeThreads, Filter, Pipeline, columns_of
 from orcstream.reader.engine.runs import Segment, StripeRun
 from orcstream.reader.engine.session import PrunedRows
 from orcstream.reader.engine.stripes import StripeWork
@@ -61,9 +61,9 @@ class LateReading:
         scheduler: FetchScheduler,
         works: Sequence[StripeWork],
         verify: Callable[[], Awaitable[None]],
-        limiter: anyio.CapacityLimiter,
+        threads: DecodeThreads,
     ) -> None:
-        self.pipeline.start(tasks, scheduler, works, verify, limiter)
+        self.pipeline.start(tasks, scheduler, works, verify, threads)
         tasks.start_soon(self._run)
 
     def stop(self) -> None:

@@ -24,6 +24,7 @@ import anyio.abc
 import numpy as np
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
+from orcstream.codec.decode._column import Permits
 from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.column import Field, Mask, Vector, nulls_of, vector_bytes
@@ -46,6 +47,19 @@ if TYPE_CHECKING:
 Transform: TypeAlias = Callable[[Vector], Vector]
 
 
+class DecodeThreads:
+    """The threads of one read, of which `at_once` decode at a time. Its pipelines share them.
+
+    There is one thread more: it decodes while another one, which is done with a call, waits for the lock of
+    the interpreter.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self.permits = Permits(at_once)
+        self.limiter = anyio.CapacityLimiter(at_once + 1)
+
+
 class Pipeline:
     """See the module. `fetcher` is there once it runs."""
 
@@ -55,6 +69,8 @@ class Pipeline:
         self._progress = Signal()  # for the consumer
         self._work = Signal()  # for the workers
         self._notified = False
+        self._start_spare: Callable[[], None] | None = None
+        self._at_work = 0  # workers that are called
         self._failure: Exception | None = None
         self._stopped = False
         self.budget = MemoryBudget(options.memory_limit, options.chunk_room, self._notify)
@@ -79,7 +95,7 @@ class Pipeline:
         scheduler: FetchScheduler,
         works: Sequence[StripeWork] | None,
         verify: Callable[[], Awaitable[None]],
-        limiter: anyio.CapacityLimiter,
+        threads: DecodeThreads,
     ) -> None:
         """Begin with `works`; with none yet where they are None, and come through `fetcher.add`."""
         self.fetcher = Fetcher(
@@ -93,23 +109,33 @@ class Pipeline:
             on_failure=self.fail,
             on_arrival=self.wake,
         )
-        self.queue.workers = int(limiter.total_tokens)
-        for _ in range(self.queue.workers):
-            tasks.start_soon(self._decode, limiter)
+        self.queue.workers, self.queue.permits = threads.at_once, threads.permits
+
+        def start_worker() -> None:
+            tasks.start_soon(self._decode, threads.limiter)
+
+        self._start_spare = start_worker
+        for _ in range(threads.at_once):
+            start_worker()
         tasks.start_soon(self.fetcher.run)
         self.wake()
 
     async def _decode(self, limiter: anyio.CapacityLimiter) -> None:
         while True:
             if self.queue.has_work():
+                self._at_work += 1
                 await run_in_thread(self.queue.work, limiter=limiter)
+                self._at_work -= 1
             else:
                 await self._work.wait()
 
     async def next(self) -> Delivery | None:
         """The next decoded rows, or None at the end."""
         while True:
+            head = self.queue.head()
             delivery = self.queue.deliver()
+            if self.queue.head() is not head:
+                self.wake()
             if delivery is not None:
                 return delivery
             if self._failure is not None and self.queue.head() is None:
@@ -131,7 +157,12 @@ class Pipeline:
     def wake(self) -> None:
         """Something changed that workers or the consumer may have waited for; on the loop."""
         self._notified = False
-        self._work.notify()
+        if self.queue.has_work():
+            self._work.notify()
+            if self._start_spare is not None and self._at_work == self.queue.workers:
+                self._start_spare()
+                self._start_spare = None
+                self.queue.workers += 1
         self._progress.notify()
         if self.fetcher is not None:
             self.fetcher.wake()
