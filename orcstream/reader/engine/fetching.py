@@ -2,10 +2,9 @@
 
 Knows the order of waves: footers of some stripes in one go, with indexes where rows are selected, then the
 windows of each stripe's streams, in row order; each piece is handed on as soon as its bytes are there, those
-of answers under way included. Must not know encodings. Runs as one task of a stream's task group, woken by
-`wake`: when fetched bytes were given back, when a batch was delivered, and when a run is parked. What a
-parked run of the first stripe needs is asked for whatever the budget says, since nothing else could free
-memory.
+of answers under way included. Must not know encodings. Runs as one task of a stream's task group. `wake` is
+called when fetched bytes were given back, a batch was delivered, or a run is parked. What a parked run of the
+first stripe needs is asked for whatever the budget says, since nothing else could free memory.
 """
 
 from __future__ import annotations
@@ -222,7 +221,10 @@ class Fetcher:
 
     def wake(self) -> None:
         """Look again whether something is to be fetched."""
-        self._wake.notify()
+        if self._has_room:
+            self._room.notify()
+        if self._windows or self._queue.hungry():
+            self._wake.notify()
 
     def close(self) -> None:
         """Let go of all bytes."""
@@ -494,6 +496,4 @@ def _planned(pieces: Sequence[StreamPiece], cost: CostModel, *, one_of_many: boo
 
 
 def _holding(wanted: ByteRange, buffers: Sequence[RangeBuffer]) -> list[RangeBuffer]:
-    return [
-        buffer for buffer in buffers if buffer.range.start < wanted.stop and wanted.start < buffer.range.stop
-    ]
+    return [one for one in buffers if one.range.start < wanted.stop and wanted.start < one.range.stop]
