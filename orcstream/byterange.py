@@ -105,7 +105,7 @@ class CostModel:
     @classmethod
     def local(cls) -> CostModel:
         """A disk read through worker threads; the hop to the thread is what a request costs."""
-        return cls(1e-4, 2e9, 4, 1e-4, 8 * MIB, 16 * KIB)
+        return cls(1e-4, 2e9, 4, 1e-4, 32 * MIB, 16 * KIB)
 
     @classmethod
     def http(cls) -> CostModel:

@@ -160,7 +160,7 @@ class _OpenFile:
             if stat.S_ISDIR(mode):
                 raise SourceError("a folder, not a file; list it, and give its files to open_many")
             raise SourceError("not a regular file")
-        # Where it can be told, looking at times and lengths takes no waiting either.
+        # Where it can be told, looking at times and lengths takes no waiting either, nor does closing.
         self.tells_cached = tells_cached(self.descriptor)
 
     def close(self) -> None:
@@ -241,6 +241,10 @@ class LocalSource(PinnedSource):
         if self._is_closed:
             return
         self._is_closed = True
+        if self._file.tells_cached and not self._limiter.borrowed_tokens:
+            with _told(self.url, SourceError):
+                self._file.close()
+            return
         await until_over(self._close())
 
     async def _close(self) -> None:
