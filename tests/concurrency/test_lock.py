@@ -17,6 +17,7 @@ import orcstream
 from bench import lineitem
 from tests.support import lock
 from tests.support.needs import not_here
+from tests.support.read_sources import Decodes
 
 ROWS = 400_000
 GROUP_ROWS = 10_000
@@ -24,7 +25,7 @@ CALLS = 300
 STARTING = 1
 
 PER_WINDOW_AND_THREAD = 2
-BESIDES = 250
+BESIDES = 150
 PER_GROUP_OF_COLUMN = 12
 
 
@@ -136,6 +137,17 @@ async def test_a_scan_takes_the_lock_seldom(
     print(windows, {kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
     assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
     assert sum(kind.takes for kind in kinds) <= windows * threads * PER_WINDOW_AND_THREAD + BESIDES
+
+
+async def test_a_spare_thread_decodes_while_another_waits_for_the_lock(table: Any, folder: Path) -> None:
+    path = folder / "zstd-64.orc"
+    if not path.exists():
+        await write(table, path, "zstd", 64 * 1024)
+    decodes = Decodes()
+    async with orcstream.open(path, observer=decodes) as file:
+        await file.read(decode_threads=1)
+    assert decodes.at_once() == 1
+    assert len(decodes.threads) == 2
 
 
 @pytest.mark.parametrize("codec", ["zstd", "none"])
