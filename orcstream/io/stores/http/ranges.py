@@ -31,6 +31,7 @@ from orcstream.io.contract.byte_source import (
     retry_after_s,
     short_read,
 )
+from orcstream.io.stores.http.receiving import RECEIVED_BYTES, in_large_pieces
 from orcstream.io.stores.http.redirects import get_following
 
 # What stores of objects say of a refusal, S3 and Azure in the same words.
@@ -122,7 +123,9 @@ class RangeClient:
         self._stranger = stranger
         self._has_etags = has_etags
         self._pin = pin
-        self._options = {name: value for name, value in options.items() if name != "headers"}
+        # Else its protocol would stop the transport for each large piece.
+        self._options = {"read_bufsize": RECEIVED_BYTES, **options}
+        self._options.pop("headers", None)
         self._headers = dict(options.get("headers") or {})
         self._whole: memoryview | None = None
 
@@ -320,14 +323,15 @@ class RangeClient:
     ) -> memoryview:
         data = memoryview(Buffer(length))
         at = 0
-        async for chunk, _ in response.content.iter_chunks():  # as they came: `iter_any` joins them first
-            if at + len(chunk) > length:
-                response.close()
-                raise ShortRead(f"more than the {length} bytes that were announced", url=self._pin.url)
-            data[at : at + len(chunk)] = chunk
-            at += len(chunk)
-            if on_bytes is not None and at < length:
-                on_bytes(RangeBuffer(ByteRange(start, start + at), data[:at]))
+        with in_large_pieces(response, length):
+            async for chunk, _ in response.content.iter_chunks():  # as they came: `iter_any` joins them first
+                if at + len(chunk) > length:
+                    response.close()
+                    raise ShortRead(f"more than the {length} bytes that were announced", url=self._pin.url)
+                data[at : at + len(chunk)] = chunk
+                at += len(chunk)
+                if on_bytes is not None and at < length:
+                    on_bytes(RangeBuffer(ByteRange(start, start + at), data[:at]))
         if at != length:
             raise ShortRead(f"{at} of the {length} bytes that were announced", url=self._pin.url)
         return data
