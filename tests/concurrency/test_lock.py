@@ -15,9 +15,12 @@ from pyarrow import orc
 
 import orcstream
 from bench import lineitem
+from tests.servers.loopback import RangeServer, range_server
 from tests.support import lock
 from tests.support.needs import not_here
 from tests.support.read_sources import Decodes
+
+__all__ = ["range_server"]  # a fixture
 
 ROWS = 400_000
 GROUP_ROWS = 10_000
@@ -26,6 +29,8 @@ STARTING = 1
 
 PER_WINDOW_AND_THREAD = 2
 BESIDES = 150
+# A third are for making and closing 16 connections; the others depend on how much comes at a time.
+OVER_HTTP = 800
 PER_GROUP_OF_COLUMN = 12
 
 
@@ -137,6 +142,20 @@ async def test_a_scan_takes_the_lock_seldom(
     print(windows, {kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
     assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
     assert sum(kind.takes for kind in kinds) <= windows * threads * PER_WINDOW_AND_THREAD + BESIDES
+
+
+async def test_a_scan_over_http_takes_the_lock_seldom(
+    table: Any, folder: Path, range_server: RangeServer
+) -> None:
+    path = folder / "zstd-64.orc"
+    if not path.exists():
+        await write(table, path, "zstd", 64 * 1024)
+    url = range_server.serve("a.orc", path.read_bytes())
+    scan = f"orcstream.blocking.read({url!r}, decode_threads=2)"
+    kinds = lock.takes_of("import orcstream.blocking", scan)
+    print({kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
+    assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
+    assert sum(kind.takes for kind in kinds) <= OVER_HTTP
 
 
 async def test_a_spare_thread_decodes_while_another_waits_for_the_lock(table: Any, folder: Path) -> None:
