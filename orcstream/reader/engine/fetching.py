@@ -213,7 +213,7 @@ class Fetcher:
         self._on_arrival = on_arrival
         self.exhausted = False
         self._room = Signal()  # there may be room for more stripes
-        self._windows: deque[_Window] = deque()
+        self.waiting: deque[_Window] = deque()  # for room among the fetched bytes
         self._held: dict[StripeRun, Sequence[_Held]] = {}
         self._wake = Signal()
         self._large = anyio.Lock()
@@ -223,12 +223,12 @@ class Fetcher:
         """Look again whether something is to be fetched."""
         if self._has_room:
             self._room.notify()
-        if self._windows or self._queue.hungry():
+        if self.waiting or self._queue.hungry():
             self._wake.notify()
 
     def close(self) -> None:
         """Let go of all bytes."""
-        self._windows.clear()
+        self.waiting.clear()
         self._held.clear()
 
     async def run(self) -> None:
@@ -241,12 +241,12 @@ class Fetcher:
             await self._wake.wait(seen)
 
     async def _ask(self) -> None:
-        while self._windows:
-            window = self._windows[0]
+        while self.waiting:
+            window = self.waiting[0]
             pieces = [piece for piece in window.pieces if piece.is_wanted]
             if not self._fits(window.stripe, pieces):
                 break
-            self._windows.popleft()
+            self.waiting.popleft()
             await self._ask_pieces(window.stripe, pieces, window.number, one_of_many=window.is_one_of_many)
             if window.is_last:
                 self._held.pop(window.stripe, None)
@@ -269,7 +269,7 @@ class Fetcher:
         count = self._queue.stripe_count
         if self._works is None and count and self._budget.decoded >= self._budget.decode_limit:
             return False  # stripes from elsewhere may bring decoded rows along
-        return count < CONTROL_STRIPES and len(self._windows) < _WINDOWS_AHEAD
+        return count < CONTROL_STRIPES and len(self.waiting) < _WINDOWS_AHEAD
 
     async def room(self) -> None:
         """Wait until more stripes may be taken on."""
@@ -391,7 +391,7 @@ class Fetcher:
         for number, pieces in enumerate(windows):
             for piece in pieces:
                 piece.feed.pieces.append(piece)
-            self._windows.append(_Window(stripe, number, pieces, number == len(windows) - 1))
+            self.waiting.append(_Window(stripe, number, pieces, number == len(windows) - 1))
         if windows:
             self._held[stripe] = held or self._tail
         self.plan.wanted_bytes += sum(piece.range.length for window in windows for piece in window)

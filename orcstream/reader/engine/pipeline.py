@@ -73,7 +73,7 @@ class Pipeline:
         self._at_work = 0  # workers that are called
         self._failure: Exception | None = None
         self._stopped = False
-        self.budget = MemoryBudget(options.memory_limit, options.chunk_room, self._notify)
+        self.budget = MemoryBudget(options.memory_limit, options.chunk_room, self._notify_fetcher)
         self.queue = DecodeQueue(
             compression=options.compression,
             batch_rows=options.batch_rows,
@@ -175,6 +175,11 @@ class Pipeline:
                 self._loop.call_soon_threadsafe(self.wake)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 self._stopped = True
+
+    def _notify_fetcher(self) -> None:
+        """`wake`, from any thread, where windows wait for what was given back."""
+        if self.fetcher is not None and self.fetcher.waiting:
+            self._notify()
 
     def stop(self) -> None:
         """Let go of everything; nothing more is decoded."""
