@@ -269,7 +269,7 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
             with pytest.raises(KeyUnavailable):
                 await provider.decrypt_local_key(key, f"{head}\0".encode() + bytes(256))
         monkeypatch.setattr("tests.servers.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
-        with pytest.raises(KeyUnavailable, match=r"\bJsonWebKeyType\.EC\b"):
+        with pytest.raises(KeyUnavailable, match=r"\bEC\b"):
             await provider.current_key(name)
 
 

@@ -99,8 +99,9 @@ def test_files_of_a_data_set_share_the_room_for_chunks(count: int, tiny: Path, t
 
 @pytest.mark.parametrize(
     ("operation", "most_mb"),
-    # Measured: 69, 87, 74, 84 and 77 MB; with Debian's build of Python 76, 94, 81, 91 and 81.
-    [("read", 80), ("select", 100), ("data_set", 85), ("verify", 95), ("inspect", 100)],
+    # Measured: 69, 87, 74, 84 and 77 MB; with Debian's build of Python 76, 94, 81, 91 and 81, where verify
+    # takes up to 96 with the oldest versions of packages.
+    [("read", 80), ("select", 100), ("data_set", 85), ("verify", 100), ("inspect", 100)],
 )
 def test_files_of_many_columns(operation: str, most_mb: float, tiny: Path, wide: Path) -> None:
     """With row indexes, whose positions verifying kept while it decoded: 1 KB a column."""

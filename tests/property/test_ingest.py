@@ -129,6 +129,12 @@ def _whole(draw: st.DrawFn, size: int, depth: int) -> pa.Array:
     return lists.from_arrays(pa.array(ends_, index), items, mask=mask)
 
 
+# pyarrow 21 tells which values of a sparse union's slice are null by other rows.
+SLICES_UNIONS = pa.UnionArray.from_sparse(
+    pa.array([0, 0], pa.int8()), [pa.array([None, 1], pa.int8())]
+).slice(1).to_pylist() == [1]
+
+
 def _plain(array: pa.Array) -> bool:
     """Whether pyarrow can say what a dictionary or runs of these values hold."""
     type_ = array.type
@@ -140,7 +146,7 @@ def _unions(draw: st.DrawFn, size: int, depth: int) -> pa.Array:
     tags = draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
     codes, names = [5, 2], ["x", "y"]
     ids = pa.array([codes[tag] for tag in tags], pa.int8())
-    if draw(st.booleans()):
+    if draw(st.booleans() if SLICES_UNIONS else st.just(False)):  # no flag of ours
         children = [draw(foreign(size, depth - 1)) for _ in codes]
         return pa.UnionArray.from_sparse(ids, children, names, codes)
     skipped = draw(st.integers(0, 2))
