@@ -12,5 +12,6 @@ cdef class Buffer:
 
 cdef Buffer allocate(Py_ssize_t nbytes)
 cdef int take_block(Block* block, Py_ssize_t nbytes) except -1 nogil
+cdef int widen_block(Block* block, Py_ssize_t used, Py_ssize_t wanted) except -1 nogil
 cdef void give_block(Block* block) noexcept nogil
 cdef Buffer buffer_of(Block* block)

@@ -9,7 +9,7 @@ takes them from there, warm. The pool is one for the process: a vector outlives 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MIN
@@ -90,6 +90,19 @@ cdef int take_block(Block* block, Py_ssize_t nbytes) except -1 nogil:
     block.ptr = <unsigned char*> found
     block.nbytes = nbytes
     block.capacity = size
+    return 0
+
+
+cdef int widen_block(Block* block, Py_ssize_t used, Py_ssize_t wanted) except -1 nogil:
+    """Make the block at least `wanted` bytes long, or twice as long as it was; its first `used` bytes stay."""
+    cdef Block wider
+    if block.ptr != NULL and block.nbytes >= wanted:
+        return 0
+    take_block(&wider, max(wanted, 2 * block.nbytes))
+    if used:
+        memcpy(wider.ptr, block.ptr, used)
+    give_block(block)
+    block[0] = wider
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from orcstream._keywords import check_integer
 from orcstream.codec.crypto.masks import mask_of, parse_mask
 from orcstream.codec.encode.bloom_build import bloom_size, can_have_bloom
-from orcstream.codec.encode.encoder import EncodeOptions, EncryptedRoot
+from orcstream.codec.encode.options import EncodeOptions, EncryptedRoot
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError

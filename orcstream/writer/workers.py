@@ -1,31 +1,37 @@
 """What of a writer goes on side by side: threads that encode the columns of a stripe, and the outflow.
 
 Knows threads, one compressor for each, and the task that hands finished stripes on to where the bytes go.
-Must not know what is encoded, nor any sink. A round is one call of a function for each column; rounds
-follow one another, and none is left before all of its calls are over, so a column is never touched by two
-threads. The columns that took longest come first.
+Must not know what is encoded, nor any sink. A round is one task for each column; rounds
+follow one another, and none is left before all of its tasks are over, so a column is never touched by two
+threads. The columns that took longest come first. A thread does its part of a round in one call, which needs
+no lock of the interpreter.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from orcstream.codec.encode._column import Round, Task
+from orcstream.codec.streams._packers import Packer
 from orcstream.codec.streams.compression import Compressor
 from orcstream.errors import UsageError
-from orcstream.io.loop.tasks import Signal, side_by_side
-from orcstream.io.loop.uncancelled import end_task, run_in_thread, until_over
+from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.uncancelled import end_task, run_in_thread
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from typing_extensions import Buffer
 
 
 T = TypeVar("T")
+
+_MOST_HELPERS = 64
 
 
 class Workers:
@@ -50,39 +56,52 @@ class Workers:
         async with self._lock:
             return await self.run(lambda: function(self._compressors[0]))
 
-    async def round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
-        """Call ``function(column, compressor)`` for each of `count` columns; the answers, by column.
+    async def round(self, make: Callable[[], Sequence[Task]], then: Callable[[Compressor | None], T]) -> T:
+        """Carry out the tasks that `make` answers, one for each column; the answer of ``then(compressor)``.
 
-        The first failure is raised once all threads have stopped.
+        Both are called on a thread, which also does its part of the tasks: the loop is woken once. The first
+        failure is raised once all threads have stopped.
         """
         async with self._lock:
-            return await self._round(function, count)
+            return await self.run(lambda: self._carry_out(make, then))
 
-    async def _round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
-        if len(self._costs) != count:
-            self._costs = [0.0] * count
-        waiting = deque(sorted(range(count), key=self._costs.__getitem__, reverse=True))
-        answers: dict[int, T] = {}
-
-        def work(compressor: Compressor | None) -> None:
-            while True:
-                try:
-                    column = waiting.popleft()
-                except IndexError:  # other threads have the rest
-                    return
-                begun = time.perf_counter()
-                try:
-                    answers[column] = function(column, compressor)
-                except BaseException:
-                    waiting.clear()
-                    raise
-                self._costs[column] = time.perf_counter() - begun
-
-        await until_over(
-            side_by_side(self._compressors[:count], lambda one: self.run(lambda: work(one)), at_once=count)
-        )
+    def _carry_out(self, make: Callable[[], Sequence[Task]], then: Callable[[Compressor | None], T]) -> T:
+        tasks = make()
+        order: Iterable[int] = range(len(tasks))
+        if len(self._costs) == len(tasks):
+            order = sorted(order, key=self._costs.__getitem__, reverse=True)
+        shared = Round([tasks[column] for column in order])
+        own, *others = self._compressors[: max(1, len(tasks))]
+        helping = [helping for other in others if (helping := _help(shared, other)) is not None]
+        shared.run(_packer_of(own))
+        for state in helping:
+            if not state.cancel():  # it has begun
+                state.result()
+        shared.check()
+        self._costs = [task.seconds for task in tasks]
         self.busy_s += sum(self._costs)
-        return [answers[column] for column in range(count)]
+        return then(own)
+
+
+def _help(shared: Round, compressor: Compressor | None) -> Future[None] | None:
+    """Ask a further thread to join; None where there is none any more, because the program ends."""
+    try:
+        return _helpers().submit(shared.run, _packer_of(compressor))
+    except RuntimeError:
+        return None
+
+
+def _packer_of(compressor: Compressor | None) -> Packer | None:
+    return None if compressor is None else compressor.packer
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    """The threads of the process that join in rounds. A round goes on without those that are busy."""
+    # A thread may write after the last line of its program, when this cannot be imported any more.
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MOST_HELPERS, thread_name_prefix="orcstream encoding")
 
 
 class Outflow:

@@ -14,17 +14,17 @@ import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from orcstream.byterange import BytesLike
-from orcstream.codec.encode.encoder import EncodeOptions
-from orcstream.codec.encode.file_encoder import Chunk, FileEncoder, StripeEncoder
+from orcstream.codec.encode._column import EncodeTask
+from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
+from orcstream.codec.encode.options import EncodeOptions
 from orcstream.codec.encode.writable import check_writable, discreetly
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
-from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CommitUnknown, OrcError, UsageError
 from orcstream.io.contract.byte_sink import Prepared
@@ -239,28 +239,32 @@ class OrcWriter(Closable):
     async def _encode(self, encoder: FileEncoder, rows: IngestedRows) -> None:
         start = 0
         while start < rows.row_count:
-            stripe = self._stripe
-            if stripe is None:
-                stripe = self._stripe = await self._workers.run(encoder.begin_stripe)
-            stop = min(rows.row_count, start + self._chunk_rows(rows, stripe.size_bytes))
-            chunk = stripe.take(rows, start, stop)
-            start = stop
-            await self._encode_chunk(stripe, chunk)
+            start, size_bytes, held_bytes = await self._encode_chunk(encoder, rows, start)
             # Both stripes, the one that flows out and the one that grows, have one share of the memory.
-            held_bytes = stripe.held_bytes
-            if (
-                stripe.size_bytes >= self._options.stripe_limit
-                or held_bytes >= self._options.memory_limit // 2
-            ):
+            most = self._options.memory_limit // 2
+            if size_bytes >= self._options.stripe_limit or held_bytes >= most:
                 await self._end_stripe()
             else:
-                await self._outflow.wait(self._options.memory_limit // 2 - held_bytes)
+                await self._outflow.wait(most - held_bytes)
 
-    async def _encode_chunk(self, stripe: StripeEncoder, chunk: Chunk) -> None:
-        def encode(column: int, compressor: Compressor | None) -> None:
-            stripe.encode(column, chunk, compressor)
+    async def _encode_chunk(
+        self, encoder: FileEncoder, rows: IngestedRows, start: int
+    ) -> tuple[int, int, int]:
+        """Encode rows from `start` on; where they end, and the stripe's `size_bytes` and `held_bytes`."""
+        stop = start
 
-        await self._workers.round(encode, len(stripe.columns))
+        def take() -> list[EncodeTask]:
+            nonlocal stop
+            if self._stripe is None:
+                self._stripe = encoder.begin_stripe()
+            stop = min(rows.row_count, start + self._chunk_rows(rows, self._stripe.size_bytes))
+            return self._stripe.take(rows, start, stop)
+
+        def measure(_: object) -> tuple[int, int, int]:
+            assert self._stripe is not None
+            return stop, self._stripe.size_bytes, self._stripe.held_bytes
+
+        return await self._workers.round(take, measure)
 
     def _chunk_rows(self, rows: IngestedRows, stripe_bytes: int) -> int:
         """Rows to encode before sizes are checked again; whole row groups where that is more than one."""
@@ -276,16 +280,11 @@ class OrcWriter(Closable):
         stripe, encoder = self._stripe, self._encoder
         if stripe is None or encoder is None:
             return
-        columns = [
-            column
-            for part in await self._workers.round(stripe.finish, len(stripe.columns))
-            for column in part
-        ]
-        self._stripe = None
         begin = encoder.position
         header = encoder.header() if not begin else b""
-        pieces = await self._workers.alone(lambda compressor: encoder.lay_out(stripe, columns, compressor))
-        columns.clear()
+        lay_out = partial(encoder.lay_out, stripe)
+        pieces = await self._workers.round(stripe.close, lay_out)
+        self._stripe = None
         await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
 
     # --- the end

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -29,6 +30,7 @@ from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
 from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, discard
+from orcstream.writer import workers
 from orcstream.writer.creating import WholeFile
 from tests.servers.loopback import MotoServer, start_moto
 from tests.servers.s3_proxy import Fault, S3Proxy, s3_proxies
@@ -100,10 +102,25 @@ def watched() -> Iterator[Callable[..., None]]:
         assert not tasks or not left, left
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("encode", "finish"):
-            patch.setattr(StripeEncoder, name, counted(getattr(StripeEncoder, name)))
+        for name in ("take", "run", "close"):
+            wrap(patch, name, counted)
         yield check
         check()
+
+
+def wrap(patch: pytest.MonkeyPatch, name: str, wrapped: Callable[[Any], Any]) -> None:
+    """Wrap what threads do for a stripe: make tasks of rows or of its end, or run their part of a round."""
+    if name != "run":
+        patch.setattr(StripeEncoder, name, wrapped(getattr(StripeEncoder, name)))
+        return
+
+    made = vars(workers)["Round"]  # which may be wrapped already
+
+    def wrapped_round(tasks: Any) -> Any:
+        inner = made(tasks)
+        return SimpleNamespace(run=wrapped(inner.run), check=inner.check)
+
+    patch.setattr(workers, "Round", wrapped_round)
 
 
 class Stepped:
@@ -209,21 +226,24 @@ def stream() -> pa.RecordBatchReader:
     )
 
 
-@pytest.mark.parametrize("name", ["encode", "finish"])
+@pytest.mark.parametrize("name", ["take", "run", "close"])
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
 async def test_threads_have_ended_when_a_cancelled_write_has(
     store: SinkStore, name: str, native: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody touches the writer's memory, nor the user's data, after the call."""
-    entered, method = threading.Event(), getattr(StripeEncoder, name)
+    entered = threading.Event()
 
-    def slow(*arguments: Any) -> Any:
-        entered.set()
-        time.sleep(0.1)
-        return method(*arguments)
+    def slow(method: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            entered.set()
+            time.sleep(0.1)
+            return method(*arguments)
 
-    monkeypatch.setattr(StripeEncoder, name, slow)
+        return call
+
+    wrap(monkeypatch, name, slow)
     with watched() as check:
         out = await create(store, encode_threads=threads)
         scope = anyio.CancelScope()

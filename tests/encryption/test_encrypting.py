@@ -430,6 +430,7 @@ async def test_a_stripe_that_failed_is_not_encoded_again(
 
     def failing(encoder: FileEncoder, *values: Any) -> Any:
         monkeypatch.setattr(FileEncoder, "lay_out", lay_out)
+        lay_out(encoder, *values)
         raise MemoryError
 
     monkeypatch.setattr(FileEncoder, "lay_out", failing)

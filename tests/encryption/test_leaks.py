@@ -18,7 +18,7 @@ from orcstream import Encrypt
 from orcstream.codec.crypto import sealing
 from orcstream.codec.crypto import streams as encryption
 from orcstream.codec.encode import encoders, file_encoder
-from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream
+from orcstream.codec.encode.encoded import EncodedColumn, EncodedStream, encoded
 from orcstream.codec.metadata.structure import StreamKind
 from tests.generators.encrypting import SECRETS, written
 from tests.reference import compare
@@ -155,8 +155,6 @@ def test_what_can_be_read_is_searched() -> None:
 
 # --- broken on purpose -----------------------------------------------------------------------------
 
-_finish = encoders._Forms.finish
-
 
 def _both(columns: list[EncodedColumn]) -> dict[int, tuple[EncodedColumn, EncodedColumn]]:
     clear = {column.column: column for column in columns if column.variant is None}
@@ -169,31 +167,33 @@ def _copies(streams: tuple[EncodedStream, ...]) -> tuple[EncodedStream, ...]:
 
 
 def _mixed(mix: Callable[[EncodedColumn, EncodedColumn], EncodedColumn]) -> Any:
-    def finish(forms: Any, compressor: Any) -> list[EncodedColumn]:
-        both = _both(_finish(forms, compressor))
-        return [*(mix(*pair) for pair in both.values()), *(hidden for _, hidden in both.values())]
+    def mixed_up(*arguments: Any) -> list[EncodedColumn]:
+        columns = encoded(*arguments)
+        both = _both(columns)
+        mixed = {number: mix(*pair) for number, pair in both.items()}
+        return [mixed.get(one.column, one) if one.variant is None else one for one in columns]
 
-    return finish
+    return mixed_up
 
 
 def _statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, statistics=hidden.statistics))
-    monkeypatch.setattr(encoders._Forms, "finish", mixed)
+    monkeypatch.setattr(file_encoder, "encoded", mixed)
 
 
 def _indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, index=_copies(hidden.index[:1])))
-    monkeypatch.setattr(encoders._Forms, "finish", mixed)
+    monkeypatch.setattr(file_encoder, "encoded", mixed)
 
 
 def _filters(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, index=(*clear.index, *_copies(hidden.index[1:]))))
-    monkeypatch.setattr(encoders._Forms, "finish", mixed)
+    monkeypatch.setattr(file_encoder, "encoded", mixed)
 
 
 def _data(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, data=_copies(hidden.data)))
-    monkeypatch.setattr(encoders._Forms, "finish", mixed)
+    monkeypatch.setattr(file_encoder, "encoded", mixed)
 
 
 class _NoMask:

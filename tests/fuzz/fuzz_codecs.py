@@ -17,6 +17,7 @@ from orcstream.codec.streams._codecs import Codec
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
 from orcstream.errors import CorruptStream
 from tests.support import chunk_codecs
+from tests.support.encoding import chunk_of
 
 CODECS = {kind: Decompressor(kind) for kind in chunk_codecs.PACK}
 COMPRESSORS = {kind: Compressor(kind) for kind in chunk_codecs.PACK}
@@ -30,7 +31,7 @@ def decompress_in_exact_memory(codec: Codec, chunk: bytes, room: int) -> None:
 
 def there_and_back(kind: Compression, rng: random.Random) -> None:
     data = chunk_codecs.plain(rng, rng.randint(1, 5000))
-    chunk = COMPRESSORS[kind](memoryview((ctypes.c_ubyte * len(data)).from_buffer_copy(data)))
+    chunk = chunk_of(COMPRESSORS[kind], (ctypes.c_ubyte * len(data)).from_buffer_copy(data))
     assert chunk is None or chunk_codecs.outcome(CODECS[kind], chunk[3:], len(data)) == data
 
 

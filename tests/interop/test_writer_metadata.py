@@ -16,7 +16,7 @@ import pytest
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.codec.encode.bloom_build import BLOOM_ENCODING, BloomBuilder, can_have_bloom
+from orcstream.codec.encode.bloom_build import BLOOM_ENCODING, can_have_bloom
 from orcstream.codec.encode.statistics import statistics_of_cells
 from orcstream.codec.metadata.structure import StreamKind
 from orcstream.codec.metadata.write import WRITER, WRITER_VERSION
@@ -29,6 +29,7 @@ from tests.generators.rebuilding import BLOOMS, Parts, Stripe, rebuilt
 from tests.reference import compare, java_orc
 from tests.reference.types import T, Union, struct
 from tests.support.effort import share
+from tests.support.encoding import filter_of
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
@@ -123,7 +124,7 @@ def assert_same_sum(ours: Any, theirs: Any, told: str) -> None:
         assert ours == theirs, told
 
 
-def assert_same_filters(builder: BloomBuilder, stripe: Stripe, group: int, cells: list[Cells]) -> None:
+def assert_same_filters(options: dict[str, object], stripe: Stripe, group: int, cells: list[Cells]) -> None:
     type_ = cells[0].field.type
     for kind in BLOOMS:
         index = stripe.blooms.get((kind, type_.column_id))
@@ -131,9 +132,8 @@ def assert_same_filters(builder: BloomBuilder, stripe: Stripe, group: int, cells
             continue
         if kind is StreamKind.BLOOM_FILTER and type_.kind is Kind.TIMESTAMP:
             continue
-        for one in cells:
-            builder.add(one)
-        assert builder.build() == index.filters[group], type_
+        entries, share = (str(options[name]) for name in ("orc.row.index.stride", "orc.bloom.filter.fpp"))
+        assert filter_of(cells, int(entries), float(share)) == index.filters[group], type_
         if index.utf8:
             assert stripe.footer.encodings[type_.column_id].bloom_encoding == BLOOM_ENCODING
 
@@ -148,16 +148,13 @@ def test_statistics_and_filters_are_those_of_java(
 ) -> None:
     path = tmp_path_factory.mktemp("java") / "any.orc"
     parts = write(path, table, options)
-    builder = BloomBuilder(
-        int(str(options["orc.row.index.stride"])), float(str(options["orc.bloom.filter.fpp"]))
-    )
     by_stripe = []
     for stripe, groups in zip(parts.stripes, groups_of(path, parts, dictionaries=dictionaries), strict=True):
         by_group = []
         for number, columns in enumerate(groups):
             for column, cells in enumerate(columns):
                 assert cells[0].field.type.column_id == column
-                assert_same_filters(builder, stripe, number, cells)
+                assert_same_filters(options, stripe, number, cells)
             ours = [merged([statistics_of_cells(one) for one in cells]) for cells in columns]
             for column, one in enumerate(ours):
                 assert_same(one, stripe.indexes[column].statistics(number))

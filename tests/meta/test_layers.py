@@ -70,7 +70,7 @@ io.stores.local: _buffer byterange errors io.contract io.loop io.urls
 
 codec.decode: _buffer byterange codec codec.crypto codec.metadata codec.streams codec.vectors errors
     schema
-codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
+codec.encode: _buffer codec codec.convert codec.crypto codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
 io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.stores.hdfs io.urls
 io.stores.s3: _credentials _keywords byterange errors io.contract io.loop io.stores.fsspec io.stores.http

@@ -13,6 +13,7 @@ from orcstream.codec.streams import compression
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
 from tests.reference import compression as reference
 from tests.support import chunk_codecs
+from tests.support.encoding import chunk_of
 
 EVERY_KIND = pytest.mark.parametrize("kind", chunk_codecs.PACK)
 SEEDS = st.integers(0, 1 << 40)
@@ -23,7 +24,7 @@ SEEDS = st.integers(0, 1 << 40)
 def test_chunks_come_back(kind: Compression, seed: int) -> None:
     rng = random.Random(seed)
     data = chunk_codecs.plain(rng, rng.choice((100, 5000, 65_536, 262_144))) + bytes(100)
-    chunk = Compressor(kind)(memoryview(data))
+    chunk = chunk_of(Compressor(kind), data)
     assert chunk is not None
     for codec in (Decompressor(kind), chunk_codecs.by_package(kind)):
         for room in (len(data), len(data) + 1, len(data) + 1000):
@@ -45,7 +46,7 @@ def test_chunks_are_those_of_packages(kind: Compression, hidden: bool, seed: int
     for size in (1, 10, 1000, 5000, rng.choice((20_000, 65_536, 100_000))):
         data = rng.choice((chunk_codecs.plain(rng, size), rng.randbytes(size), bytes(size)))
         packed = chunk_codecs.PACKAGES[kind](data, level)
-        found = compressor(memoryview(data))
+        found = chunk_of(compressor, data)
         if len(packed) < size:
             assert found == reference.header(len(packed), original=False) + packed
         else:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.codec.encode.encoder import EncodeOptions
 from orcstream.codec.encode.grouping import code, groups_of, joined, without_columns
+from orcstream.codec.encode.options import EncodeOptions
 from orcstream.codec.encode.row_gathering import RowGatherer
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
+from orcstream.codec.encode._dictionary import DictionaryBuilder
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors._times import (
     encode_timestamps,
@@ -20,7 +20,6 @@ from orcstream.codec.vectors._times import (
     hybrid_times,
     unwritable_days,
     unwritable_timestamps,
-    widen_days,
 )
 from orcstream.file.zones import load_zone
 from tests.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
@@ -166,7 +165,6 @@ def test_days_of_the_hybrid_calendar(days: list[int]) -> None:
     good = np.array(kept, "i4")
     stored = numbers(hybrid_days(good, 0, len(kept)), "i4").tolist()
     assert [day_from_hybrid(day) for day in stored] == kept
-    assert numbers(widen_days(good, 0, len(kept))).tolist() == kept
     rest = [day % 86_399_999 for day in kept]
     times = np.array([day * 86_400_000 + part for day, part in zip(kept, rest, strict=True)], "i8")
     moved = numbers(hybrid_times(times, 0, len(kept), 1000)).tolist()
@@ -214,12 +212,10 @@ def test_buffers_too_short(size: int) -> None:
     utc = load_zone("UTC")
     short: Any = bytes(size)
     for call in (
-        lambda: widen_days(short, 0, 2),
         lambda: hybrid_days(short, 0, 2),
         lambda: hybrid_times(short, 0, 1, 1),
         lambda: unwritable_days(short, None, 0, 2),
         lambda: encode_timestamps(short, 0, 1, utc.transitions, utc.offsets, False, 1, 0),
-        lambda: lengths_of(short, 0, 2),
         lambda: unwritable_days(bytes(80), bytes(1), 0, 9),
         lambda: encode_timestamps(bytes(8), 0, 1, np.zeros(3, "i8"), np.zeros(3, "i8"), False, 1, 0),
     ):
@@ -327,13 +323,3 @@ def test_numbers_of_no_entry(number: int) -> None:
         builder.take(np.array([0, number], "i8"), 2)
     with pytest.raises(ValueError, match=r"bytes|buffer"):
         builder.take(np.array([0], "i8"), 2)
-
-
-def test_lengths() -> None:
-    offsets = np.array([0, 5, 5, 9], "i4")
-    lengths, start, stop = lengths_of(offsets, 1, 2)
-    assert (numbers(lengths).tolist(), start, stop) == ([0, 4], 5, 9)
-    assert lengths_of(offsets, 9, 0)[1:] == (0, 0)
-    for bad in ([3, 2], [-1, 4], [-(1 << 31), (1 << 31) - 1]):
-        with pytest.raises(ValueError, match=r"\boffsets\b"):
-            lengths_of(np.array(bad, "i4"), 0, 1)

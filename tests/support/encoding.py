@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import Buffer
 
+from orcstream.codec.encode._column import EncodeTask, Round
+from orcstream.codec.encode._source import SourceTree
+from orcstream.codec.encode.encoders import encoder_of as column_encoder_of
+from orcstream.codec.encode.options import EncodeOptions
+from orcstream.codec.metadata.bloom import BloomFilter
 from orcstream.codec.streams._encode_rle_v2 import IntEncoder
 from orcstream.codec.streams._encode_values import (
     BoolEncoder,
@@ -20,6 +26,9 @@ from orcstream.codec.streams._encode_values import (
 )
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
+from orcstream.codec.vectors._selection import select_mask
+from orcstream.codec.vectors.cells import Cells
+from orcstream.codec.vectors.gather import compact
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 EDGES = (0, 1, -1, 127, 128, -128, 255, 1 << 31, 1 << 32, 1 << 55, 1 << 56, HIGH - 1, HIGH, LOW, LOW + 1)
@@ -88,7 +97,37 @@ def encode(
     out.finish(compressor)
     data += b"".join(bytes(piece) for piece in out.drain())
     assert (out.size_bytes, out.held_bytes) == (len(data), 0)
-    return Encoded(bytes(data), positions, [(*out.place(place), *rest) for place, *rest in positions])
+    return Encoded(bytes(data), positions, [(*place_of(out, place), *rest) for place, *rest in positions])
+
+
+def place_of(out: OutStream, stream_offset: int) -> tuple[int, ...]:
+    """Where a byte stands in a finished stream: one number, or two where it is compressed."""
+    found = out.places(np.array([stream_offset], np.int64))
+    return tuple(np.frombuffer(memoryview(found), np.int64).tolist())
+
+
+def chunk_of(compressor: Compressor, block: Buffer) -> bytes | None:
+    """The chunk of a block, with its header; None where compression does not make it shorter."""
+    out = OutStream(compressed=True, block_size=max(1, memoryview(block).nbytes))
+    out.write(block)
+    out.finish(compressor)
+    chunk = b"".join(bytes(piece) for piece in out.drain())
+    return None if chunk[0] & 1 else chunk
+
+
+def filter_of(cells: Sequence[Cells], entries: int, share: float = 0.05) -> BloomFilter:
+    """The filter of a row group that has all these values of a column."""
+    type_ = cells[0].field.type
+    options = EncodeOptions(row_index_stride=entries, blooms={type_.column_id: share})
+    encoder = column_encoder_of(type_, options)
+    for number, one in enumerate(cells):
+        mask = None if one.mask is None else select_mask(one.mask.view(np.uint8), one.vector.length)
+        vector = compact([(one.vector, mask)], one.field)
+        cut = (0, vector.length, number == 0, number == len(cells) - 1)
+        Round([EncodeTask(encoder, SourceTree(one.field, vector), np.array([cut], np.int64))]).run(
+            Compressor(options.compression).packer
+        )
+    return BloomFilter(encoder.filter(0), encoder.hash_count)
 
 
 def split(rng: random.Random, count: int, most: int = 700) -> list[int]:

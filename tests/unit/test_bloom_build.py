@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orcstream.codec.encode.bloom_build import BloomBuilder, bloom_size, can_have_bloom
-from orcstream.codec.metadata._bloom import add_hashes, contains_any, hash_texts
+from orcstream.codec.encode.bloom_build import bloom_size, can_have_bloom
+from orcstream.codec.metadata._bloom import contains_any, hash_texts
 from orcstream.codec.metadata.bloom import BloomFilter, hashes_of
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.cells import cells_of
@@ -22,17 +22,13 @@ from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind, Type
 from tests.generators.arrow_vectors import vector_from
 from tests.reference import java_orc
+from tests.support.encoding import filter_of
 
 
 def built(array: pa.Array, type_text: str, entries: int = 100, share: float = 0.05) -> BloomFilter:
     options = VectorOptions(str(getattr(array.type, "unit", "ns")))
     field = field_of("x", Schema.parse(type_text).root, options)
-    builder = BloomBuilder(entries, share)
-    (cells,) = cells_of(field, vector_from(array))
-    builder.add(cells)
-    found = builder.build()
-    assert not any(builder.build().bits), "the next one is empty"
-    return found
+    return filter_of(list(cells_of(field, vector_from(array))), entries, share)
 
 
 @pytest.mark.java
@@ -104,10 +100,7 @@ def test_dictionaries_are_hashed_by_entry() -> None:
     indexes = pa.array([1, None, 1, 1], pa.int32())
     array = pa.DictionaryArray.from_arrays(indexes, pa.array(["a", "b"]))
     field = field_of("x", Schema.parse("string").root, VectorOptions(dictionaries=True))
-    builder = BloomBuilder(100)
-    (cells,) = cells_of(field, vector_from(array))
-    builder.add(cells)
-    assert builder.build() == built(pa.array(["b"]), "string")
+    assert filter_of(list(cells_of(field, vector_from(array))), 100) == built(pa.array(["b"]), "string")
 
 
 def test_what_is_refused() -> None:
@@ -119,21 +112,14 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\b1e-100\b"):
         bloom_size(10, 1e-100)
     assert not can_have_bloom(Type(Kind.LIST))
-    field = field_of("x", Schema.parse("boolean").root, VectorOptions())
-    (cells,) = cells_of(field, vector_from(pa.array([True])))
-    with pytest.raises(ValueError, match=r"\bboolean\b"):
-        BloomBuilder(1).add(cells)
+    assert not can_have_bloom(Type(Kind.BOOLEAN))
 
 
 def test_kernels() -> None:
-    bits = np.zeros(16, np.uint8)
     hashes = np.array([0, 2**64 - 1, 12345678901234567890], np.uint64)
-    add_hashes(bits, 5, hashes)
-    for one in hashes:
-        assert contains_any(bits.tobytes(), 5, np.array([one], np.uint64))
     for room, count in ((0, 1), (8, 0)):
         with pytest.raises(ValueError, match=r"\bfilter\b"):
-            add_hashes(np.zeros(room, np.uint8), count, hashes)
+            contains_any(bytes(room), count, hashes)
     texts = Texts(np.array([0, 1, 9], np.int32), b"abc", 0, 2)
     out = np.ones(2, np.uint64)
     hash_texts(texts, out)

@@ -12,7 +12,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.encode._encode_texts import DictionaryBuilder
+from orcstream.codec.encode._dictionary import DictionaryBuilder
 from orcstream.codec.vectors._filter import Texts, TextSet
 
 _Words = NDArray[np.uint64]

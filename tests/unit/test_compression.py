@@ -18,6 +18,7 @@ import zstandard
 
 from orcstream.codec.streams import _codecs, _packers, compression
 from orcstream.codec.streams._codecs import PythonCodec
+from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
@@ -265,11 +266,13 @@ def test_loops_that_are_not_there() -> None:
 def test_blocks_that_are_too_long_for_a_header() -> None:
     most = bytes((1 << 23) - 1)
     for kind in (Compression.ZSTD, Compression.SNAPPY):
-        chunk = Compressor(kind)(memoryview(most))
-        assert chunk is not None
-        assert decompress(kind, chunk[3:], len(most)) == most
-        with pytest.raises(ValueError, match=r"\b8388608\b"):
-            Compressor(kind)(memoryview(most + b"\0"))
+        out = OutStream(compressed=True, block_size=len(most))
+        out.write(most)
+        out.finish(Compressor(kind))
+        (chunk,) = out.drain()
+        assert decompress(kind, bytes(chunk)[3:], len(most)) == most
+    with pytest.raises(ValueError, match=r"\b8388608\b"):
+        OutStream(compressed=True, block_size=len(most) + 1)
 
 
 def test_what_refusals_say() -> None:

@@ -15,7 +15,7 @@ from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
 from orcstream.errors import UsageError
 from tests.reference import compression as reference
-from tests.support.encoding import packed
+from tests.support.encoding import chunk_of, packed, place_of
 
 CODECS = [kind for kind in Compression if kind is not Compression.NONE]
 
@@ -72,7 +72,7 @@ def test_chunks_hold_what_was_written(
     for (original, chunk), length in zip(chunks, lengths, strict=True):
         assert len(chunk) == length if original else len(chunk) < length
     for place in {0, len(data), *(rng.randint(0, len(data)) for _ in range(5))}:
-        chunk_offset, into = out.place(place)
+        chunk_offset, into = place_of(out, place)
         source = InputStream(compressed=True, block_size=block_size)
         source.restart(file_offset=0, bytes_to_skip=into)
         source.feed(bytes(stream[chunk_offset:]), last=True)
@@ -85,7 +85,7 @@ def test_streams_without_compression() -> None:
     for piece in slices(random.Random(2), data):
         out.write(piece)
     out.finish(None)
-    assert [out.place(at) for at in (0, 1000, 1001, 30_000)] == [(0,), (1000,), (1001,), (30_000,)]
+    assert [place_of(out, at) for at in (0, 1000, 1001, 30_000)] == [(0,), (1000,), (1001,), (30_000,)]
     assert made(out) == data
 
 
@@ -95,11 +95,11 @@ def test_the_end_is_in_the_last_chunk() -> None:
     out.write(bytes(20))
     out.finish(Compressor(Compression.ZLIB))
     first, second = (3 + len(chunk) for _, chunk in reference.chunks(made(out)))
-    assert (out.place(0), out.place(10), out.place(20)) == ((0, 0), (first, 0), (first, 10))
+    assert tuple(place_of(out, at) for at in (0, 10, 20)) == ((0, 0), (first, 0), (first, 10))
     assert out.size_bytes == first + second
     empty = OutStream(compressed=True, block_size=10)
     empty.finish(Compressor(Compression.ZLIB))
-    assert (empty.place(0), made(empty)) == ((0, 0), b"")
+    assert (place_of(empty, 0), made(empty)) == ((0, 0), b"")
 
 
 def test_memory_is_bounded_by_what_is_not_drained() -> None:
@@ -136,7 +136,7 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\bcompressor\b"):
         plain.compress(Compressor(Compression.ZLIB))
     with pytest.raises(ValueError, match=r"\bchunks\b.*\bfinished\b"):
-        plain.place(0)
+        place_of(plain, 0)
     plain.write(b"abc")
     plain.finish(None)
     with pytest.raises(ValueError, match=r"\bfinished\b"):
@@ -145,7 +145,7 @@ def test_misuse_is_refused() -> None:
         plain.finish(None)
     for place in (-1, 4):
         with pytest.raises(ValueError, match=rf"\b3 bytes\b.*{place}\b"):
-            plain.place(place)
+            place_of(plain, place)
     squeezed = OutStream(compressed=True, block_size=10)
     with pytest.raises(ValueError, match=r"\bcompressor\b"):
         squeezed.finish(None)
@@ -181,10 +181,10 @@ def test_levels_that_are_not_there(compression: Compression, level: int | None) 
 )
 def test_levels(compression: Compression, levels: tuple[int, ...]) -> None:
     data = b"".join(b"%d apples, %d pears; " % (at * at, at % 97) for at in range(3000))
-    found = [Compressor(compression, level)(memoryview(data)) for level in levels]
+    found = [chunk_of(Compressor(compression, level), data) for level in levels]
     sizes = [len(data) + 3 if chunk is None else len(chunk) for chunk in found]
     assert sizes[-1] < sizes[0]
     for chunk in found:
         if chunk is not None:
             assert reference.unframe(chunk, compression, 1 << 20) == data
-            assert Compressor(compression, levels[found.index(chunk)])(memoryview(data)) == chunk
+            assert chunk_of(Compressor(compression, levels[found.index(chunk)]), data) == chunk

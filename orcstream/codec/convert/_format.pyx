@@ -23,7 +23,6 @@ cdef enum:
     # The longest texts of one value of each kind.
     INT_BYTES = 20
     DOUBLE_BYTES = 26
-    DECIMAL_BYTES = 41
     DATE_BYTES = 20
     TIME_BYTES = 40
 

@@ -16,22 +16,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from orcstream.codec.convert._format import format_decimals
-from orcstream.codec.metadata._bloom import add_hashes, hash_longs, hash_texts
-from orcstream.codec.metadata.bloom import MAX_HASHES, BloomFilter
-from orcstream.codec.vectors._filter import Texts
-from orcstream.codec.vectors.cells import Cells, stored_texts
-from orcstream.codec.vectors.column import DTYPES, Array, Vector, items_of, words_of
-from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
+from orcstream.codec.metadata.bloom import MAX_HASHES
+from orcstream.codec.vectors.column import DTYPES
+from orcstream.schema.types import TEXTS, Kind, Type
 
 BLOOM_ENCODING = 1
 """The `bloom_encoding` of a column that has such filters."""
 
-_TEXTS = frozenset((*TEXTS, Kind.BINARY))
-_KINDS = frozenset((*DTYPES, *_TEXTS, Kind.DECIMAL))
+_KINDS = frozenset((*DTYPES, *TEXTS, Kind.BINARY, Kind.DECIMAL))
 _WORD_BITS = 64
 _MAX_BITS = (1 << 31) - _WORD_BITS
 
@@ -58,77 +50,3 @@ def bloom_size(entries: int, share: float) -> tuple[int, int]:
     if hashes > MAX_HASHES:
         raise ValueError(f"a bloom filter of {hashes} hashes for a share of {share}")
     return bits, hashes
-
-
-class BloomBuilder:
-    """The filter of one row group under construction; `build` answers it and begins the next one."""
-
-    __slots__ = ("_bits", "_hash_count")
-
-    def __init__(self, entries: int, share: float = 0.05) -> None:
-        """For so many values, which ORC Java takes to be the row index stride."""
-        bits, self._hash_count = bloom_size(entries, share)
-        self._bits: NDArray[np.uint8] = np.zeros(bits // 8, np.uint8)
-
-    def add(self, cells: Cells) -> None:
-        """Adds the values of one column's rows, which is one that `can_have_bloom`; nulls are not added."""
-        hashes = _hashes(cells)
-        add_hashes(self._bits, self._hash_count, hashes if cells.mask is None else hashes[cells.mask])
-
-    def build(self) -> BloomFilter:
-        """The filter of what was added since the last one."""
-        found = BloomFilter(self._bits.tobytes(), self._hash_count)
-        self._bits[:] = 0
-        return found
-
-
-def _hashes(cells: Cells) -> NDArray[np.uint64]:
-    """One for each row; what those of nulls are does not matter."""
-    type_, vector = cells.field.type, cells.vector
-    if type_.kind in FLOATS:
-        doubles = items_of(vector, DTYPES[type_.kind]).astype("f8")
-        doubles[np.isnan(doubles)] = np.nan
-        return _of_longs(doubles.view("i8"))
-    if type_.kind in TIMES:
-        return _of_longs(_milliseconds(items_of(vector, "i8"), cells.field.format[2]))
-    if type_.kind in DTYPES:
-        return _of_longs(items_of(vector, DTYPES[type_.kind]).astype("i8", copy=False))
-    if type_.kind is Kind.DECIMAL:
-        return _of_decimals(cells)
-    if type_.kind in _TEXTS:
-        return _of_texts(type_, vector)
-    raise ValueError(f"a column of type {type_} has no bloom filters")
-
-
-def _milliseconds(times: Array, unit: str) -> Array:
-    if unit == "s":
-        return times * 1000
-    return times if unit == "m" else times // {"u": 1000, "n": 1_000_000}[unit]
-
-
-def _of_longs(values: NDArray[np.int64]) -> NDArray[np.uint64]:
-    out = np.empty(len(values), np.uint64)
-    hash_longs(values, out)
-    return out
-
-
-def _of_decimals(cells: Cells) -> NDArray[np.uint64]:
-    vector = cells.vector
-    words = words_of(vector)
-    mask = np.ones(vector.length, np.uint8) if cells.mask is None else cells.mask.view(np.uint8)
-    _, scale = decimal_shape(cells.field.type)
-    return _hashed(Texts(*format_decimals(words, mask, scale), 0, vector.length))
-
-
-def _of_texts(type_: Type, vector: Vector) -> NDArray[np.uint64]:
-    entries = vector.dictionary
-    if entries is None or entries.length > vector.length or not entries.length:
-        return _hashed(stored_texts(type_, vector))
-    # Each entry is hashed once; a null's index may be anything.
-    return _hashed(stored_texts(type_, entries)).take(items_of(vector, "i4"), mode="clip")
-
-
-def _hashed(texts: Texts) -> NDArray[np.uint64]:
-    out = np.empty(texts.count, np.uint64)
-    hash_texts(texts, out)
-    return out

@@ -2,8 +2,9 @@
 
 Knows how rows are cut into row groups, how a stripe is laid out and what stands in its footer and in the
 file's tail. Must not know threads, clocks nor where the bytes go. A `StripeEncoder` is one stripe; its
-`columns` can be encoded side by side, each by one worker at a time: `take` answers what to encode of some
-rows, `encode` does it for one column, `finish` ends one. `FileEncoder` then lays the finished columns out.
+columns can be encoded side by side: `take` answers what to encode of some rows, as a task for each column,
+`close` the tasks that end it. Those of one call are carried out before the next call. `FileEncoder` then lays
+the columns out.
 `FileVariants` encrypts the finished streams of encrypted columns, piece by piece, and seals their statistics.
 Contract: the same vectors, cuts, options and keys give the same bytes; pieces come in file order. No two
 stripes that are begun have one id of encryption, whether they are laid out or not: under one local key no
@@ -14,21 +15,19 @@ counter is taken for two different streams. Specification:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from orcstream.codec.crypto.masks import data_mask, mask_text
 from orcstream.codec.crypto.sealing import VariantStatistics, seal
 from orcstream.codec.crypto.streams import MAX_STRIPE_ID, StreamCipher, stream_cipher
-from orcstream.codec.encode.encoder import (
-    ColumnEncoder,
-    EncodedColumn,
-    EncodedStream,
-    EncodeOptions,
-    EncryptedRoot,
-    SubtreeEncoder,
-)
-from orcstream.codec.encode.encoders import encoder_of
+from orcstream.codec.encode._column import CloseTask, ColumnEncoder, EncodeTask
+from orcstream.codec.encode._source import SourceTree
+from orcstream.codec.encode.encoded import EncodedColumn, EncodedStream, encoded
+from orcstream.codec.encode.encoders import encoder_of, root_encoder_of
+from orcstream.codec.encode.options import EncodeOptions, EncryptedRoot
 from orcstream.codec.encode.statistics import statistics_of_nothing
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.metadata.structure import (
@@ -65,62 +64,39 @@ if TYPE_CHECKING:
 _MAGIC = b"ORC"
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Rows `start` up to `stop` of a chunk, all of one row group, and whether they begin or end it."""
-
-    start: int
-    stop: int
-    begins: bool
-    ends: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows to encode: a field and a vector for each of the stripe's columns, and where to cut them."""
-
-    fields: tuple[Field, ...]
-    vectors: tuple[Vector, ...]
-    cuts: tuple[Cut, ...]
-
-
-class _RootStruct(ColumnEncoder):
-    """The root of a file without its columns, which are encoded each for itself: rows, none of them null."""
-
-    def _put(self, field: Field, values: Vector) -> None:
-        """Rows have nothing of their own."""
-
-
 class StripeEncoder:
-    """One stripe. `columns` are those of the root, and before them the root itself where it is a struct.
+    """One stripe. Its columns are those of the root, and before them the root itself where it is a struct.
 
     `id` is that of its encryption.
     """
 
     def __init__(self, schema: Schema, options: EncodeOptions, variants: FileVariants, id_: int) -> None:
         root = schema.root
+        self._options = options
         self._variants = variants
         self.id = id_
         self._has_root = root.kind is Kind.STRUCT
         self._stride = options.row_index_stride
         self._group_rows = 0
         self.row_count = 0
-        self.columns: tuple[SubtreeEncoder, ...] = (encoder_of(root, options),)
+        self._columns: tuple[ColumnEncoder, ...] = (encoder_of(root, options),)
         if self._has_root:
-            own = _RootStruct(root, options)
-            self.columns = (own, *(encoder_of(child, options) for child in root.children))
+            own = root_encoder_of(root, options)
+            self._columns = (own, *(encoder_of(child, options) for child in root.children))
 
-    def take(self, rows: IngestedRows, start: int, stop: int) -> Chunk:
-        """Rows of a batch as the next ones of the stripe, to be encoded for all columns before any others."""
-        cuts = tuple(self._cut(stop - start))
-        self.row_count += stop - start
+    def take(self, rows: IngestedRows, start: int, stop: int) -> list[EncodeTask]:
+        """What encodes some rows of a batch, for all columns, as the next ones of the stripe."""
         fields, vectors = rows.fields, tuple(vector.slice(start, stop) for vector in rows.vectors)
         if self._has_root:
-            fields = (rows.root, *fields)
+            fields = (Field("", "+s", self._columns[0].type), *fields)
             vectors = (Vector(stop - start, (None,), 0), *vectors)
-        return Chunk(fields, vectors, cuts)
+        trees = [SourceTree(field, vector) for field, vector in zip(fields, vectors, strict=True)]
+        cuts = np.array(list(self._cut(stop - start)), np.int64)
+        self.row_count += stop - start
+        return [EncodeTask(column, tree, cuts) for column, tree in zip(self._columns, trees, strict=True)]
 
-    def _cut(self, count: int) -> Iterator[Cut]:
+    def _cut(self, count: int) -> Iterator[tuple[int, int, bool, bool]]:
+        """The row groups' parts of so many rows: (first row, rows, whether they begin or end a row group)."""
         at = 0
         while at < count:
             begins = self._group_rows == 0
@@ -129,39 +105,30 @@ class StripeEncoder:
             ends = self._group_rows == self._stride
             if ends:
                 self._group_rows = 0
-            yield Cut(at, at + rows, begins, ends)
+            yield at, rows, begins, ends
             at += rows
 
-    def encode(self, column: int, chunk: Chunk, compressor: Compressor | None) -> None:
-        """Encode one column of a chunk."""
-        encoder, field, vector = self.columns[column], chunk.fields[column], chunk.vectors[column]
-        for cut in chunk.cuts:
-            if cut.begins:
-                encoder.begin_group()
-            encoder.add(field, vector.slice(cut.start, cut.stop))
-            if cut.ends:
-                encoder.end_group()
-        encoder.compress(compressor)
+    def close(self) -> list[CloseTask]:
+        """The end of all columns. The stripe has rows, and none are added any more."""
+        return [CloseTask(column, bool(self._group_rows)) for column in self._columns]
 
-    def finish(self, column: int, compressor: Compressor | None) -> list[EncodedColumn]:
-        """The finished subtree of one column, encrypted where it has to be.
-
-        The stripe has rows, and none are added any more.
-        """
-        if self._group_rows:
-            self.columns[column].end_group()
-        found = self.columns[column].finish(compressor)
-        return [self._variants.encrypt(part, self.id) for part in found]
+    def encoded(self, compressor: Compressor | None) -> list[EncodedColumn]:
+        """The closed columns by column id, encrypted where they have to be; the encoders are let go."""
+        columns, self._columns = self._columns, ()
+        found = []
+        for column in columns:
+            found += encoded(column, self._options, compressor)
+        return [self._variants.encrypt(column, self.id) for column in found]
 
     @property
     def size_bytes(self) -> int:
         """What the stripe's data will take in the file, about, rather too much; indexes are not counted."""
-        return sum(column.size_bytes for column in self.columns)
+        return sum(column.size_bytes for column in self._columns)
 
     @property
     def held_bytes(self) -> int:
         """Memory held by the encoders."""
-        return sum(column.held_bytes for column in self.columns)
+        return sum(column.held_bytes for column in self._columns)
 
 
 class FileStatistics:
@@ -327,14 +294,12 @@ class FileEncoder:
         self.position += len(_MAGIC)
         return _MAGIC
 
-    def lay_out(
-        self, stripe: StripeEncoder, columns: Sequence[EncodedColumn], compressor: Compressor | None
-    ) -> Iterator[Buffer]:
-        """The pieces of a stripe; they are let go one by one, so take each before the next.
+    def lay_out(self, stripe: StripeEncoder, compressor: Compressor | None) -> Iterator[Buffer]:
+        """The pieces of a closed stripe; they are let go one by one, so take each before the next.
 
-        `columns` are all that its `finish` answered, by column. The stripe counts as written at once.
+        The stripe counts as written at once.
         """
-        clear, hidden = self._variants.split(columns)
+        clear, hidden = self._variants.split(stripe.encoded(compressor))
         index, hidden_index = _indexes_of(clear), [part for some in hidden for part in _indexes_of(some)]
         data, hidden_data = _data_of(clear), [part for some in hidden for part in _data_of(some)]
         footer = StripeFooter(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.encode._encode_texts import DictionaryBuilder
+from orcstream.codec.encode._dictionary import DictionaryBuilder
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors._selection import select_mask, select_positions, select_span
 from orcstream.codec.vectors.cells import stored_texts

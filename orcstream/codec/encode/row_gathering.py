@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from orcstream.codec.encode.encoder import EncodeOptions
+from orcstream.codec.encode.options import EncodeOptions
 from orcstream.codec.ingest.python_values import converter
 from orcstream.codec.vectors.times import UTC
 from orcstream.schema.schema import Schema

@@ -34,6 +34,25 @@ MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1
 
 _INTEGERS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _FLOATS = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_COLLECTIONS = frozenset((Kind.LIST, Kind.MAP))
+_NAMES = {
+    **dict.fromkeys(_INTEGERS, "integer"),
+    **dict.fromkeys(_FLOATS, "double"),
+    **dict.fromkeys(TIMES, "timestamp"),
+    Kind.BOOLEAN: "boolean",
+    Kind.BINARY: "binary",
+    Kind.DATE: "date",
+    Kind.DECIMAL: "decimal",
+}
+# The sums of no values.
+_SUMMED: dict[Kind, Any] = {
+    **dict.fromkeys(_INTEGERS, 0),
+    **dict.fromkeys(_FLOATS, 0.0),
+    Kind.BOOLEAN: 0,
+    Kind.BINARY: 0,
+    Kind.DECIMAL: Decimal(0),
+}
+_UNBOUND = frozenset((Kind.BOOLEAN, Kind.BINARY))
 _UNIT_NS = {"s": 10**9, "m": 10**6, "u": 10**3, "n": 1}
 _EXACT = Context(prec=100)
 _MAX_DIGITS = 38
@@ -54,127 +73,91 @@ def statistics_of(field: Field, vector: Vector) -> dict[FileColumn, ColumnStatis
 
 def statistics_of_cells(cells: Cells) -> ColumnStatistics:
     """Statistics of one column's rows."""
-    return ColumnStatistics(value_count=cells.value_count, has_null=cells.has_null, **_typed(cells))
+    found = _counted(cells) if cells.value_count else (None, None, 0)
+    return recorded_statistics(cells.field.type, cells.value_count, cells.has_null, *found)
 
 
 def statistics_of_nothing(type_: Type) -> ColumnStatistics:
     """Statistics of a column that has no rows."""
-    format_ = "tsn:" if type_.kind in TIMES else ""
-    return statistics_of_cells(Cells(Field("", format_, type_), Vector(0, ()), None, 0, has_null=False))
+    return recorded_statistics(type_, 0, False, None, None, 0)  # as an encoder has them
 
 
-def _typed(cells: Cells) -> dict[str, Any]:
+def recorded_statistics(
+    type_: Type, value_count: int, has_null: bool, least: Any, largest: Any, total: Any
+) -> ColumnStatistics:
+    """Statistics of so many values with these bounds and this sum.
+
+    Of timestamps the bounds are nanoseconds, of texts at most `MOST_BOUND_BYTES`, of lists and maps numbers
+    of items, and of decimals they are unscaled. Without values there are none.
+    """
+    found = _recorded(type_, value_count, least, largest, total)
+    return ColumnStatistics(value_count=value_count, has_null=has_null, **found)
+
+
+def _recorded(type_: Type, value_count: int, least: Any, largest: Any, total: Any) -> dict[str, Any]:
+    kind = type_.kind
+    if kind in TEXTS:
+        return text_statistics(least, largest, total)
+    if kind in _COLLECTIONS:
+        counts = {"min_children": least, "max_children": largest, "total_children": total}
+        return counts if value_count else {}
+    name = _NAMES.get(kind)
+    if name is None:
+        return {}
+    found: dict[str, Any] = {"kind": name}
+    if kind in _SUMMED:
+        found["sum"] = _SUMMED[kind] if not value_count else total
+    if not value_count or kind in _UNBOUND:
+        return found
+    if kind in _FLOATS:
+        least, largest = _float_bounds(least, largest)
+    elif kind is Kind.DECIMAL:
+        least, largest, found["sum"] = _decimals(decimal_shape(type_)[1], least, largest, total)
+    elif kind in _INTEGERS and total not in INT64:
+        found["sum"] = None
+    return {**found, "minimum": least, "maximum": largest}
+
+
+def _float_bounds(least: float, largest: float) -> tuple[float, float]:
+    if least > largest:
+        return float("nan"), float("nan")
+    return -0.0 if least == 0 else least, 0.0 if largest == 0 else largest
+
+
+def _decimals(scale: int, least: int, largest: int, total: int) -> tuple[Decimal, Decimal, Decimal | None]:
+    found = [Decimal(number).scaleb(-scale, _EXACT) for number in (least, largest, total)]
+    return found[0], found[1], found[2] if abs(total) < 10**_MAX_DIGITS else None
+
+
+def _counted(cells: Cells) -> tuple[Any, Any, Any]:
+    """(least, largest, sum) of the values of a vector, of which there are some."""
     kind, vector = cells.field.type.kind, cells.vector
     place = (vector.buffers[-1] if vector.buffers else None, vector.offset, vector.length)
     mask = None if cells.mask is None else cells.mask.view(np.uint8)
     if kind in _INTEGERS:
-        return _integers(cells, place, mask)
+        return integer_bounds(*place, _INTEGERS[kind], mask)[1:]
     if kind in _FLOATS:
-        return _floats(cells, place, mask)
-    if kind in TEXTS:
-        return _texts(cells, mask)
-    if kind is Kind.BINARY:
-        if not cells.value_count:
-            return {"kind": "binary", "sum": 0}
-        *_, total = text_bounds(stored_texts(cells.field.type, vector), 0, mask)
-        return {"kind": "binary", "sum": total}
+        return float_bounds(*place, _FLOATS[kind], mask)[1:]
+    if kind in TEXTS or kind is Kind.BINARY:
+        return text_bounds(stored_texts(cells.field.type, vector), MOST_BOUND_BYTES, mask)[1:]
     if kind is Kind.BOOLEAN:
-        if not cells.value_count:
-            return {"kind": "boolean", "sum": 0}
         found = bits_of(vector)
-        return {
-            "kind": "boolean",
-            "sum": int(np.count_nonzero(found if cells.mask is None else found & cells.mask)),
-        }
+        return None, None, int(np.count_nonzero(found if cells.mask is None else found & cells.mask))
     if kind is Kind.DECIMAL:
-        return _decimals(cells, place, mask)
+        return decimal_bounds(*place, mask)[1:]
     if kind is Kind.DATE:
-        return _days(cells, place, mask)
+        return integer_bounds(*place, 4, mask)[1:]
     if kind in TIMES:
-        return _times(cells, place, mask)
-    if kind in (Kind.LIST, Kind.MAP):
-        return _collections(cells)
-    return {}
-
-
-_Place = tuple[Any, int, int]
-
-
-def _integers(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
-        return {"kind": "integer", "sum": 0}
-    _, least, largest, total = integer_bounds(*place, _INTEGERS[cells.field.type.kind], mask)
-    return {
-        "kind": "integer",
-        "minimum": least,
-        "maximum": largest,
-        "sum": total if total in INT64 else None,
-    }
-
-
-def _floats(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
-        return {"kind": "double", "sum": 0.0}
-    _, least, largest, total = float_bounds(*place, _FLOATS[cells.field.type.kind], mask)
-    if least > largest:
-        least = largest = float("nan")
-    return {
-        "kind": "double",
-        "minimum": -0.0 if least == 0 else least,
-        "maximum": 0.0 if largest == 0 else largest,
-        "sum": total,
-    }
-
-
-def _decimals(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
-        return {"kind": "decimal", "sum": Decimal(0)}
-    _, scale = decimal_shape(cells.field.type)
-    _, least, largest, total = decimal_bounds(*place, mask)
-    return {
-        "kind": "decimal",
-        "minimum": Decimal(least).scaleb(-scale, _EXACT),
-        "maximum": Decimal(largest).scaleb(-scale, _EXACT),
-        "sum": Decimal(total).scaleb(-scale, _EXACT) if abs(total) < 10**_MAX_DIGITS else None,
-    }
-
-
-def _days(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
-        return {"kind": "date"}
-    _, least, largest, _ = integer_bounds(*place, 4, mask)
-    return {"kind": "date", "minimum": least, "maximum": largest}
-
-
-def _times(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
-        return {"kind": "timestamp"}
-    unit = _UNIT_NS[cells.field.format[2]]
-    _, least, largest, _ = integer_bounds(*place, 8, mask)
-    return {"kind": "timestamp", "minimum": least * unit, "maximum": largest * unit}
-
-
-def _collections(cells: Cells) -> dict[str, Any]:
-    if not cells.value_count:
-        return {}
-    lengths = lengths_of(cells.vector)
-    if cells.mask is not None:
-        lengths = lengths[cells.mask]
-    return {
-        "min_children": int(lengths.min()),
-        "max_children": int(lengths.max()),
-        "total_children": int(lengths.sum(dtype=np.int64)),
-    }
+        unit = _UNIT_NS[cells.field.format[2]]
+        _, least, largest, _ = integer_bounds(*place, 8, mask)
+        return least * unit, largest * unit, None
+    if kind in _COLLECTIONS:
+        lengths = lengths_of(vector) if cells.mask is None else lengths_of(vector)[cells.mask]
+        return int(lengths.min()), int(lengths.max()), int(lengths.sum(dtype=np.int64))
+    return None, None, None
 
 
 # --- texts -----------------------------------------------------------------------------------------
-
-
-def _texts(cells: Cells, mask: Any) -> dict[str, Any]:
-    _, least, largest, total = text_bounds(
-        stored_texts(cells.field.type, cells.vector), MOST_BOUND_BYTES, mask
-    )
-    return text_statistics(least, largest, total)
 
 
 def text_statistics(least: bytes | None, largest: bytes | None, total: int) -> dict[str, Any]:

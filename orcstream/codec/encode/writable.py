@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from orcstream.codec.crypto.masks import REDACT, keeps_days, keeps_times
-from orcstream.codec.encode.encoder import EncodeOptions
+from orcstream.codec.encode.options import EncodeOptions
 from orcstream.codec.ingest.ingest import IngestedRows, stream_failure
 from orcstream.codec.vectors._times import unwritable_days, unwritable_timestamps
 from orcstream.codec.vectors.cells import union_children

@@ -8,6 +8,7 @@ Hive takes the last one to three bytes of a text as signed numbers, which the fi
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from orcstream.codec.vectors._filter cimport Texts
+from orcstream.codec.vectors._texts cimport text_at
 
 cdef extern from *:
     """
@@ -76,7 +77,7 @@ def hash_texts(Texts texts not None, uint32_t[::1] out, bint stripped=False, bin
     check_room(texts.count, out)
     with nogil:
         for row in range(texts.count):
-            if not texts.at(row, &text, &length):
+            if not text_at(&texts.rows, row, &text, &length):
                 out[row] = 0
                 continue
             while stripped and length and text[length - 1] == BLANK:

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from orcstream.codec._bits cimport load_le64
 from orcstream.codec.vectors._filter cimport Texts
+from orcstream.codec.vectors._texts cimport text_at
 
 cdef uint64_t C1 = 0x87c37b91114253d5ULL
 cdef uint64_t C2 = 0x4cf5ad432745937fULL
@@ -18,7 +19,7 @@ cdef inline uint64_t rotate(uint64_t x, int by) noexcept nogil:
     return (x << by) | (x >> (64 - by))
 
 
-cdef inline uint64_t long_hash(int64_t value) noexcept nogil:
+cdef uint64_t long_hash(int64_t value) noexcept nogil:
     # Java shifts signed numbers here; sums wrap, so they are of unsigned ones.
     cdef uint64_t key = <uint64_t> value
     key = ~key + (key << 21)
@@ -77,7 +78,7 @@ def hash_texts(Texts texts not None, uint64_t[::1] out):
         raise ValueError("less room than values")
     with nogil:
         for row in range(texts.count):
-            out[row] = byte_hash(text, length) if texts.at(row, &text, &length) else 0
+            out[row] = byte_hash(text, length) if text_at(&texts.rows, row, &text, &length) else 0
 
 
 cdef inline uint64_t position_of(uint32_t hash_, uint64_t size) noexcept nogil:
@@ -85,22 +86,15 @@ cdef inline uint64_t position_of(uint32_t hash_, uint64_t size) noexcept nogil:
     return (~hash_ if <int32_t> hash_ < 0 else hash_) % size
 
 
-def add_hashes(uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):
-    """Sets the bits of these hashes in a filter (little-endian words)."""
-    cdef uint64_t size = 8 * <uint64_t> bits.shape[0], position
-    cdef uint32_t second, combined
-    cdef Py_ssize_t index
+cdef void add_hash(uint8_t* bits, Py_ssize_t nbytes, int hash_count, uint64_t hash_) noexcept nogil:
+    """Sets the bits of a hash in a filter of `nbytes` bytes (little-endian words)."""
+    cdef uint64_t size = 8 * <uint64_t> nbytes, position
+    cdef uint32_t combined = <uint32_t> hash_, second = <uint32_t> (hash_ >> 32)
     cdef int probe
-    if size == 0 or hash_count < 1:
-        raise ValueError("no filter")
-    with nogil:
-        for index in range(hashes.shape[0]):
-            combined = <uint32_t> hashes[index]
-            second = <uint32_t> (hashes[index] >> 32)
-            for probe in range(hash_count):
-                combined += second
-                position = position_of(combined, size)
-                bits[position >> 3] |= 1 << (position & 7)
+    for probe in range(hash_count):
+        combined += second
+        position = position_of(combined, size)
+        bits[position >> 3] |= 1 << (position & 7)
 
 
 def contains_any(const uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):

@@ -1,11 +1,11 @@
 """Encoders of one stream: what they have in common, and all but those of integers in version 2.
 
 Know how values become bytes of a stream. Must not know columns or nulls: they are given the values that are
-there. An encoder writes into the open block of its `OutStream` without the GIL, whole runs at a time, and
-keeps the run that is still open. `position` may be asked for between any two values: (stream_offset, ...)
-with what a row index entry has behind the place in the stream. `flush` ends the open run; putting more values
-after it begins a new one. Values are given as buffers, native byte order, at any alignment; a buffer shorter
-than its count is ValueError. Runs are those of ORC Java: one begins at the third value that follows the two
+there. An encoder writes into the open block of its `OutStream`, whole runs at a time, and keeps the run that is
+still open; it needs no lock of the interpreter. `place` may be asked for between any two values: (stream_offset, ...)
+with what a row index entry has behind the place in the stream. `end` ends the open run; putting more values
+after it begins a new one. Values are in native byte order, at any alignment. `put`, `flush` and `position` are the same
+for Python, with buffers; one that is shorter than its count is ValueError. Runs are those of ORC Java: one begins at the third value that follows the two
 before it, and literals are written when they are 128. Specification: "Base 128 Varint", "Byte Run Length
 Encoding", "Boolean Run Length Encoding", "Integer Run Length Encoding, version 1", "Decimal Columns", "Float
 and Double Columns", "String, Char, and VarChar Columns".
@@ -39,17 +39,30 @@ cdef class Encoder:
     def put(self, values, Py_ssize_t count):
         """Append the first `count` values of a buffer."""
         cdef View view = view_of(values, count, self.item_bytes)
-        self.put_bytes(view.ptr, count)
+        with nogil:
+            self.put_bytes(view.ptr, count)
 
     def flush(self):
         """End the open run, so that all values put so far are in the stream."""
+        with nogil:
+            self.end()
 
     @property
     def position(self):
         """(stream_offset, ...): where the next value will stand."""
-        return (self.out.stream_offset,)
+        cdef int64_t[MOST_NUMBERS] numbers
+        cdef int index, count = self.place(numbers)
+        return tuple([numbers[index] for index in range(count)])
 
-    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1:
+    cdef int end(self) except -1 nogil:
+        return 0
+
+    cdef int place(self, int64_t* numbers) noexcept nogil:
+        """Where the next value will stand: so many numbers, at most `MOST_NUMBERS`."""
+        numbers[0] = self.out.offset()
+        return 1
+
+    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t done = 0
         cdef uint8_t* start
         cdef uint8_t* stop
@@ -57,8 +70,7 @@ cdef class Encoder:
         while done < count:
             start = self.out.room(self.longest)
             stop = start + self.out.room_bytes()
-            with nogil:
-                done += self.encode(values + self.item_bytes * done, count - done, start, stop, &end)
+            done += self.encode(values + self.item_bytes * done, count - done, start, stop, &end)
             self.out.advance(end - start)
         return 0
 
@@ -83,7 +95,7 @@ cdef class RawEncoder(Encoder):
         self.out = out
         self.item_bytes = item_bytes
 
-    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1:
+    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1 nogil:
         return self.out.append(values, count * self.item_bytes)
 
 
@@ -126,15 +138,17 @@ cdef class Varint128Encoder(Encoder):
 cdef class RunEncoder(Encoder):
     """Base of those that write runs. Their position is (stream_offset, values_to_skip)."""
 
-    def flush(self):
+    cdef int end(self) except -1 nogil:
         cdef uint8_t* start
         if self.held:
             start = self.out.room(self.longest)
             self.out.advance(self.emit(start) - start)
+        return 0
 
-    @property
-    def position(self):
-        return (self.out.stream_offset, self.held)
+    cdef int place(self, int64_t* numbers) noexcept nogil:
+        numbers[0] = self.out.offset()
+        numbers[1] = self.held
+        return 2
 
     cdef uint8_t* emit(self, uint8_t* out) noexcept nogil:
         """Write the open run, which is over, and return its end; every encoder has its own."""
@@ -146,6 +160,10 @@ cdef class IntegerEncoder(RunEncoder):
 
     def put_repeated(self, int64_t value, Py_ssize_t count):
         """Append `count` times the same value."""
+        with nogil:
+            self.repeat(value, count)
+
+    cdef int repeat(self, int64_t value, Py_ssize_t count) except -1 nogil:
         cdef int64_t[REPEATED_VALUES] values
         cdef Py_ssize_t index, size
         for index in range(REPEATED_VALUES):
@@ -154,15 +172,12 @@ cdef class IntegerEncoder(RunEncoder):
             size = min(count, <Py_ssize_t> REPEATED_VALUES)
             self.put_bytes(<const uint8_t*> values, size)
             count -= size
+        return 0
 
 
 @cython.final
 cdef class ByteEncoder(RunEncoder):
     """Bytes."""
-
-    cdef uint8_t[MOST_LITERALS] literals
-    cdef int tail         # how many of the last literals are equal
-    cdef bint repeating   # the open run repeats literals[0]
 
     def __cinit__(self, OutStream out):
         self.out = out
@@ -217,63 +232,70 @@ cdef class BoolEncoder(Encoder):
     least significant bit first. Its position is (stream_offset, values_to_skip, bits_to_skip).
     """
 
-    cdef ByteEncoder packed
-    cdef uint8_t partial     # the byte that is not complete: its upper bits
-    cdef int partial_bits
-
     def __cinit__(self, OutStream out):
         self.out = out
         self.item_bytes = 1
         self.packed = ByteEncoder(out)
 
-    @property
-    def position(self):
-        return (self.out.stream_offset, self.packed.held, self.partial_bits)
+    cdef int place(self, int64_t* numbers) noexcept nogil:
+        numbers[0] = self.out.offset()
+        numbers[1] = self.packed.held
+        numbers[2] = self.partial_bits
+        return 3
 
-    def flush(self):
+    cdef int end(self) except -1 nogil:
         """End the open run; the last byte is filled with zeros, so values put later do not follow these."""
         if self.partial_bits:
             self.packed.put_bytes(&self.partial, 1)
             self.partial = 0
             self.partial_bits = 0
-        self.packed.flush()
+        return self.packed.end()
 
     def put_bits(self, bitmap, Py_ssize_t bit_offset, Py_ssize_t count):
         """Append `count` bits of a bitmap from bit `bit_offset` on."""
         cdef View view
-        cdef uint8_t[PACKED_BYTES] packed
-        cdef Py_ssize_t at = bit_offset, stop, size, index
-        cdef int shift
         if not 0 <= bit_offset <= MOST_BITS or not 0 <= count <= MOST_BITS:  # or their sum would wrap
             raise ValueError("too many bits, or fewer than none")
-        stop = bit_offset + count
-        view = view_of(bitmap, (stop + 7) // 8, 1)
+        view = view_of(bitmap, (bit_offset + count + 7) // 8, 1)
+        with nogil:
+            self.put_bitmap(view.ptr, bit_offset, count)
+
+    def put_repeated(self, bint value, Py_ssize_t count):
+        """Append `count` times the same bit."""
+        with nogil:
+            self.repeat(value, count)
+
+    cdef int put_bitmap(self, const uint8_t* bitmap, Py_ssize_t at, Py_ssize_t count) except -1 nogil:
+        """Append `count` bits of a bitmap from bit `at` on."""
+        cdef uint8_t[PACKED_BYTES] packed
+        cdef Py_ssize_t stop = at + count, size, index
+        cdef int shift
         while self.partial_bits and at < stop:
-            self._put_bit(view.ptr[at >> 3] >> (at & 7) & 1)
+            self._put_bit(bitmap[at >> 3] >> (at & 7) & 1)
             at += 1
         shift = <int> (at & 7)
         while stop - at >= 8:
             size = min((stop - at) // 8, <Py_ssize_t> PACKED_BYTES)
-            with nogil:
-                for index in range(size):
-                    packed[index] = view.ptr[(at >> 3) + index] >> shift
-                    if shift:  # the next byte holds some of these bits, so it is there
-                        packed[index] |= <uint8_t> (view.ptr[(at >> 3) + index + 1] << (8 - shift))
-                    packed[index] = reverse_bits(packed[index])
+            for index in range(size):
+                packed[index] = bitmap[(at >> 3) + index] >> shift
+                if shift:  # the next byte holds some of these bits, so it is there
+                    packed[index] |= <uint8_t> (bitmap[(at >> 3) + index + 1] << (8 - shift))
+                packed[index] = reverse_bits(packed[index])
             self.packed.put_bytes(packed, size)
             at += 8 * size
         while at < stop:
-            self._put_bit(view.ptr[at >> 3] >> (at & 7) & 1)
+            self._put_bit(bitmap[at >> 3] >> (at & 7) & 1)
             at += 1
+        return 0
 
-    def put_repeated(self, bint value, Py_ssize_t count):
-        """Append `count` times the same bit."""
+    cdef int repeat(self, bint value, Py_ssize_t count) except -1 nogil:
         cdef uint8_t[PACKED_BYTES] packed
         cdef Py_ssize_t size
-        memset(packed, 0xFF if value else 0, PACKED_BYTES)
         while self.partial_bits and count > 0:
             self._put_bit(value)
             count -= 1
+        if count >= 8:
+            memset(packed, 0xFF if value else 0, min(count // 8, <Py_ssize_t> PACKED_BYTES))
         while count >= 8:
             size = min(count // 8, <Py_ssize_t> PACKED_BYTES)
             self.packed.put_bytes(packed, size)
@@ -281,8 +303,9 @@ cdef class BoolEncoder(Encoder):
         while count > 0:
             self._put_bit(value)
             count -= 1
+        return 0
 
-    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1:
+    cdef int put_bytes(self, const uint8_t* values, Py_ssize_t count) except -1 nogil:
         cdef uint8_t[PACKED_BYTES] packed
         cdef Py_ssize_t at = 0, size, index
         while self.partial_bits and at < count:
@@ -290,9 +313,8 @@ cdef class BoolEncoder(Encoder):
             at += 1
         while count - at >= 8:
             size = min((count - at) // 8, <Py_ssize_t> PACKED_BYTES)
-            with nogil:
-                for index in range(size):
-                    packed[index] = pack_bools(values + at + 8 * index)
+            for index in range(size):
+                packed[index] = pack_bools(values + at + 8 * index)
             self.packed.put_bytes(packed, size)
             at += 8 * size
         while at < count:
@@ -300,7 +322,7 @@ cdef class BoolEncoder(Encoder):
             at += 1
         return 0
 
-    cdef int _put_bit(self, bint bit) except -1:
+    cdef int _put_bit(self, bint bit) except -1 nogil:
         self.partial |= <uint8_t> (bit << (7 - self.partial_bits))
         self.partial_bits += 1
         if self.partial_bits == 8:

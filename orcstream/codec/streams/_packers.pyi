@@ -1,9 +1,6 @@
 from collections.abc import Callable
 
-from typing_extensions import Buffer as ReadableBuffer
-
-class Packer:
-    def __call__(self, block: ReadableBuffer) -> bytes | None: ...
+class Packer: ...
 
 class PythonPacker(Packer):
     def __init__(self, compress: Callable[[memoryview, memoryview], int]) -> None: ...

@@ -4,56 +4,22 @@ Knows how each codec's library is called, by addresses that it is given, as `_co
 Must not know streams. The same bytes, level and library give the same chunk as the packages' own functions.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uintptr_t
-from libc.string cimport memcpy
 
-from orcstream._buffer cimport allocate as allocate_buffer
+from orcstream._buffer cimport give_block, widen_block
 from orcstream.codec._lent cimport readable, writable
-
-cdef enum:
-    HEADER_BYTES = 3
-    MOST_BYTES = 8388607  # a header has 23 bits for the length
-    # Compressing takes at least ten times as long as decompressing: see there.
-    SHORT_BLOCK = 512
 
 
 cdef class Packer:
-    """Compresses blocks by one codec; for one thread at a time.
+    """Compresses blocks by one codec; for one thread at a time."""
 
-    Called with a block (2^23 - 1 bytes at most), it returns the chunk with its header, or None where compression would
-    not make the block shorter.
-    """
+    def __dealloc__(self):
+        give_block(&self.scratch)
 
-    def __call__(self, block):
-        cdef Py_buffer source
-        cdef Py_ssize_t room, written
-        cdef uint8_t* out
-        PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
-        try:
-            if source.len > MOST_BYTES:
-                raise ValueError(f"a block of {source.len} bytes: at most {MOST_BYTES}")
-            room = packed_bound(source.len)
-            if self.scratch is None or self.scratch.nbytes < room:
-                self.scratch = allocate_buffer(room)
-            out = self.scratch.ptr
-            if self.in_python or source.len <= SHORT_BLOCK:
-                written = self.pack(<const uint8_t*> source.buf, source.len, out, room)
-            else:
-                with nogil:
-                    written = self.pack(<const uint8_t*> source.buf, source.len, out, room)
-        finally:
-            PyBuffer_Release(&source)
-        if written == 0:
-            return None
-        chunk = PyBytes_FromStringAndSize(NULL, HEADER_BYTES + written)
-        out = <uint8_t*> PyBytes_AS_STRING(chunk)
-        out[0] = (written << 1) & 0xFF
-        out[1] = (written >> 7) & 0xFF
-        out[2] = (written >> 15) & 0xFF
-        memcpy(out + HEADER_BYTES, self.scratch.ptr, written)
-        return chunk
+    cdef uint8_t* room_for(self, Py_ssize_t size) except NULL nogil:
+        """Memory of `scratch` that is content with every chunk of a block of `size` bytes."""
+        widen_block(&self.scratch, 0, packed_bound(size))
+        return self.scratch.ptr
 
     cdef Py_ssize_t pack(
         self, const uint8_t* block, Py_ssize_t size, uint8_t* out, Py_ssize_t room
@@ -71,7 +37,6 @@ cdef class PythonPacker(Packer):
     cdef object compress
 
     def __cinit__(self, compress):
-        self.in_python = True
         self.compress = compress
 
     cdef Py_ssize_t pack(

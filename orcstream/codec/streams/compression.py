@@ -213,11 +213,10 @@ def _check_cap(size: int, cap_bytes: int) -> None:
 class Compressor:
     """Compresses blocks of one codec into chunks; for one thread at a time.
 
-    Calling it with a block's bytes (2^23 - 1 at most) answers the chunk with its 3-byte header, or None
-    where compression would not make the block shorter: such a block is stored as it is. `level` is the
-    codec's own scale (zlib 0 to 12, zstd -131072 to 22, brotli 0 to 11); None takes its default (6, 3 and
-    5), and the others have no scale. The same bytes, level and library give the same chunk. `UsageError`
-    for a level that the codec does not have.
+    `OutStream` takes its `packer`. A block that compression would not make shorter is stored as it is.
+    `level` is the codec's own scale (zlib 0 to 12, zstd -131072 to 22, brotli 0 to 11); None takes its
+    default (6, 3 and 5), and the others have no scale. The same bytes, level and library give the same chunk.
+    `UsageError` for a level that the codec does not have.
     """
 
     __slots__ = ("compression", "packer")
@@ -231,9 +230,6 @@ class Compressor:
             raise UsageError(f"{compression.name} has no level {level}; levels: {allowed}")
         self.compression = compression
         self.packer = _packer(compression, default if level is None else level)
-
-    def __call__(self, block: memoryview) -> bytes | None:
-        return self.packer(block)
 
 
 def _packer(compression: Compression, level: int) -> Packer:

@@ -1,6 +1,5 @@
-from libc.stdint cimport uint8_t
-
 from orcstream.codec._memory cimport View
+from orcstream.codec.vectors._texts cimport TextRows
 
 
 cdef class Texts:
@@ -8,6 +7,4 @@ cdef class Texts:
 
     cdef View offsets, data, indexes
     cdef readonly Py_ssize_t count
-    cdef Py_ssize_t first, size
-
-    cdef bint at(self, Py_ssize_t row, const uint8_t** text, Py_ssize_t* length) noexcept nogil
+    cdef TextRows rows

@@ -13,6 +13,7 @@ from orcstream._buffer cimport Buffer, allocate
 from orcstream._buffer import zeroed
 from orcstream.codec._memory cimport View, rows_of, view_of
 from orcstream.codec.vectors._text_hash cimport seed_text_hash, text_hash, text_head
+from orcstream.codec.vectors._texts cimport text_at
 
 cdef extern from *:
     ctypedef long long int128 "__int128"
@@ -30,26 +31,17 @@ cdef class Texts:
     def __cinit__(self, offsets, data, Py_ssize_t first, Py_ssize_t count, indexes=None, Py_ssize_t size=0):
         if first < 0 or count < 0:
             raise ValueError("negative counts")
-        self.first = first
         self.count = count
-        self.size = size if indexes is not None else first + count
-        self.offsets = view_of(offsets, self.size + 1 if self.size else 0, 4)
+        self.rows.first = first
+        self.rows.count = count
+        self.rows.size = size if indexes is not None else first + count
+        self.offsets = view_of(offsets, self.rows.size + 1 if self.rows.size else 0, 4)
         self.data = view_of(data, 0, 1)
         self.indexes = None if indexes is None else view_of(indexes, first + count, 4)
-
-    cdef bint at(self, Py_ssize_t row, const uint8_t** text, Py_ssize_t* length) noexcept nogil:
-        """Where the text of a row is; false where there is none."""
-        cdef Py_ssize_t entry = self.first + row
-        cdef const int32_t* ends = <const int32_t*> self.offsets.ptr
-        if self.indexes is not None:
-            entry = (<const int32_t*> self.indexes.ptr)[entry]
-            if entry < 0 or entry >= self.size:
-                return False
-        if ends[entry] < 0 or ends[entry + 1] < ends[entry] or ends[entry + 1] > self.data.nbytes:
-            return False
-        text[0] = self.data.ptr + ends[entry]
-        length[0] = ends[entry + 1] - ends[entry]
-        return True
+        self.rows.ends = <const int32_t*> self.offsets.ptr
+        self.rows.data = self.data.ptr
+        self.rows.data_bytes = self.data.nbytes
+        self.rows.indexes = NULL if indexes is None else <const int32_t*> self.indexes.ptr
 
 
 def compare_texts(Texts texts not None, int op, bytes literal not None):
@@ -62,7 +54,7 @@ def compare_texts(Texts texts not None, int op, bytes literal not None):
     cdef bint holds
     with nogil:
         for row in range(texts.count):
-            if not texts.at(row, &text, &length):
+            if not text_at(&texts.rows, row, &text, &length):
                 out.ptr[row] = 0
                 continue
             if op == STARTS_WITH:
@@ -157,11 +149,11 @@ def match_texts(Texts texts not None, TextSet literals not None):
         if literals.count == 1:
             for row in range(texts.count):
                 out.ptr[row] = (
-                    texts.at(row, &text, &length) and length == only and memcmp(text, base, length) == 0
+                    text_at(&texts.rows, row, &text, &length) and length == only and memcmp(text, base, length) == 0
                 )
         else:
             for row in range(texts.count):
-                out.ptr[row] = texts.at(row, &text, &length) and literals.has(base, text, length)
+                out.ptr[row] = text_at(&texts.rows, row, &text, &length) and literals.has(base, text, length)
     return out
 
 

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 
 cdef struct Clock:
@@ -22,4 +22,10 @@ cdef Py_ssize_t read_times(
     Clock* clock,
     int64_t* out,
     bint* beyond,
+) noexcept nogil
+cdef int64_t zone_offset(int64_t instant, Clock* clock) noexcept nogil
+cdef void hybrid_days_of(const int32_t* days, Py_ssize_t count, int32_t* out) noexcept nogil
+cdef void hybrid_times_of(const int64_t* times, Py_ssize_t count, int64_t unit, int64_t* out) noexcept nogil
+cdef void store_times(
+    const int64_t* values, Py_ssize_t count, Clock* clock, int64_t base_seconds, int64_t* seconds, int64_t* nanos
 ) noexcept nogil

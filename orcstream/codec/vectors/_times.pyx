@@ -73,7 +73,7 @@ cdef enum:
     FAR = 3        # seconds that would not fit 64 bits once they count from 2015 in some zone and calendar
 
 
-cdef inline int64_t zone_offset(int64_t instant, Clock* clock) noexcept nogil:
+cdef int64_t zone_offset(int64_t instant, Clock* clock) noexcept nogil:
     """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i].
 
     `hint` is the i of the last answer, `size` at first: times that follow each other are mostly near.
@@ -319,51 +319,74 @@ def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
     return found
 
 
-def widen_days(values, Py_ssize_t first, Py_ssize_t count):
-    """int32 days as the int64 that integer encoders take."""
-    cdef View held = rows_of(values, first, count, 4)
-    cdef const int32_t* days = <const int32_t*> held.ptr
-    cdef Buffer out = allocate(count * 8)
+cdef void hybrid_days_of(const int32_t* days, Py_ssize_t count, int32_t* out) noexcept nogil:
+    """Days since 1970 as those of the hybrid calendar, Julian before 1582-10-15; cut to 32 bits."""
+    cdef int64_t day
     cdef Py_ssize_t index
-    with nogil:
-        for index in range(count):
-            (<int64_t*> out.ptr)[index] = days[index]
-    return out
+    for index in range(count):
+        day = hybrid_day(days[index]) if days[index] < GREGORIAN_DAY else days[index]
+        out[index] = <int32_t> max(day, INT32_LEAST)
 
 
 def hybrid_days(values, Py_ssize_t first, Py_ssize_t count):
-    """int32 days since 1970 as int32 days of the hybrid calendar, Julian before 1582-10-15; cut to 32 bits."""
+    """`hybrid_days_of` int32 days."""
     cdef View held = rows_of(values, first, count, 4)
-    cdef const int32_t* days = <const int32_t*> held.ptr
     cdef Buffer out = allocate(count * 4)
-    cdef int32_t* moved = <int32_t*> out.ptr
-    cdef int64_t day
-    cdef Py_ssize_t index
-    with nogil:
-        for index in range(count):
-            day = hybrid_day(days[index]) if days[index] < GREGORIAN_DAY else days[index]
-            moved[index] = <int32_t> max(day, INT32_LEAST)
+    hybrid_days_of(<const int32_t*> held.ptr, count, <int32_t*> out.ptr)
     return out
+
+
+cdef void hybrid_times_of(const int64_t* times, Py_ssize_t count, int64_t unit, int64_t* out) noexcept nogil:
+    """Wall clocks in `unit` units a second since 1970 as those of the hybrid calendar; cut to 64 bits."""
+    cdef int64_t day, change, day_units = DAY_SECONDS * unit
+    cdef Py_ssize_t index
+    for index in range(count):
+        out[index] = times[index]
+        day = floor_div(times[index], day_units)
+        if day < GREGORIAN_DAY:
+            change = (hybrid_day(day) - day) * day_units
+            out[index] = INT64_LEAST if change < 0 and times[index] < INT64_LEAST - change else times[index] + change
 
 
 def hybrid_times(values, Py_ssize_t first, Py_ssize_t count, int64_t unit):
-    """Wall clocks in `unit` units a second since 1970 as those of the hybrid calendar; cut to 64 bits."""
+    """`hybrid_times_of` int64 wall clocks."""
     cdef View held = rows_of(values, first, count, 8)
-    cdef const int64_t* times = <const int64_t*> held.ptr
     cdef Buffer out = allocate(count * 8)
-    cdef int64_t* moved = <int64_t*> out.ptr
-    cdef int64_t day, change, day_units = DAY_SECONDS * unit
-    cdef Py_ssize_t index
     if unit not in (1, 1000, 1000000, NANOS):
         raise ValueError(f"{unit} units in a second")
-    with nogil:
-        for index in range(count):
-            moved[index] = times[index]
-            day = floor_div(times[index], day_units)
-            if day < GREGORIAN_DAY:
-                change = (hybrid_day(day) - day) * day_units
-                moved[index] = INT64_LEAST if change < 0 and times[index] < INT64_LEAST - change else times[index] + change
+    hybrid_times_of(<const int64_t*> held.ptr, count, unit, <int64_t*> out.ptr)
     return out
+
+
+cdef void store_times(
+    const int64_t* values, Py_ssize_t count, Clock* clock, int64_t base_seconds, int64_t* seconds, int64_t* nanos
+) noexcept nogil:
+    """Wall clocks in the clock's unit since 1970 as seconds and nanoseconds, as a file stores them.
+
+    `base_seconds` is the instant from which stored seconds count. Values that `unwritable_timestamps` finds are stored as ORC
+    Java would; those that are too far as 1970.
+    """
+    cdef int64_t instant = 0, nano = 0
+    cdef Py_ssize_t index
+    cdef int zeros
+    for index in range(count):
+        if split(values[index], clock, &instant, &nano) == FAR:
+            instant = 0
+        # Cut toward zero; whole milliseconds at the start of a second are not (ORC-306).
+        if instant < 0 and nano > SUB_MILLISECOND:
+            instant += 1
+        seconds[index] = instant - base_seconds
+        if nano % 100:
+            nanos[index] = nano << 3
+            continue
+        zeros = 0
+        if nano:
+            nano //= 100
+            zeros = 1
+            while nano % 10 == 0 and zeros < 7:
+                nano //= 10
+                zeros += 1
+        nanos[index] = nano << 3 | zeros
 
 
 def encode_timestamps(
@@ -376,38 +399,12 @@ def encode_timestamps(
     int64_t unit,
     int64_t base_seconds,
 ):
-    """(seconds, nanoseconds) as int64 buffers, as a file stores them, of wall clocks in `unit` units a second since 1970.
-
-    `base_seconds` is the instant from which stored seconds count. Values that `unwritable_timestamps` finds are stored as ORC
-    Java would; those that are too far as 1970.
-    """
+    """`store_times`: (seconds, nanoseconds) as int64 buffers."""
     cdef Clock clock
     cdef View held = rows_of(values, first, count, 8)
-    cdef const int64_t* numbers = <const int64_t*> held.ptr
     cdef Buffer seconds = allocate(count * 8), nanos = allocate(count * 8)
-    cdef int64_t* stored = <int64_t*> seconds.ptr
-    cdef int64_t* packed = <int64_t*> nanos.ptr
-    cdef int64_t instant = 0, nano = 0
-    cdef Py_ssize_t index
-    cdef int zeros
     clock_of(&clock, transitions, offsets, hybrid, unit)
-    with nogil:
-        for index in range(count):
-            if split(numbers[index], &clock, &instant, &nano) == FAR:
-                instant = 0
-            # Cut toward zero; whole milliseconds at the start of a second are not (ORC-306).
-            if instant < 0 and nano > SUB_MILLISECOND:
-                instant += 1
-            stored[index] = instant - base_seconds
-            if nano % 100:
-                packed[index] = nano << 3
-                continue
-            zeros = 0
-            if nano:
-                nano //= 100
-                zeros = 1
-                while nano % 10 == 0 and zeros < 7:
-                    nano //= 10
-                    zeros += 1
-            packed[index] = nano << 3 | zeros
+    store_times(
+        <const int64_t*> held.ptr, count, &clock, base_seconds, <int64_t*> seconds.ptr, <int64_t*> nanos.ptr
+    )
     return seconds, nanos
