@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +26,7 @@ from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.uncancelled import end_task, run_in_thread
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
     from typing_extensions import Buffer
 
@@ -72,7 +74,7 @@ class Workers:
             order = sorted(order, key=self._costs.__getitem__, reverse=True)
         shared = Round([tasks[column] for column in order])
         own, *others = self._compressors[: max(1, len(tasks))]
-        helping = [helping for other in others if (helping := _help(shared, other)) is not None]
+        helping = [_help(shared, other) for other in others]
         shared.run(_packer_of(own))
         for state in helping:
             if not state.cancel():  # it has begun
@@ -83,12 +85,20 @@ class Workers:
         return then(own)
 
 
-def _help(shared: Round, compressor: Compressor | None) -> Future[None] | None:
-    """Ask a further thread to join; None where there is none any more, because the program ends."""
-    try:
-        return _helpers().submit(shared.run, _packer_of(compressor))
-    except RuntimeError:
-        return None
+def _help(shared: Round, compressor: Compressor | None) -> Future[None]:
+    """Ask a further thread to join. What is answered can be cancelled as long as none has begun."""
+    helping: Future[None] = Future()
+    # Where no thread can be started, the round does without. What was asked may stand in the queue even so,
+    # until another thread takes it.
+    with suppress(RuntimeError):
+        _helpers().submit(_join, helping, shared, _packer_of(compressor))
+    return helping
+
+
+def _join(helping: Future[None], shared: Round, packer: Packer | None) -> None:
+    if helping.set_running_or_notify_cancel():
+        shared.run(packer)
+        helping.set_result(None)
 
 
 def _packer_of(compressor: Compressor | None) -> Packer | None:

@@ -408,7 +408,6 @@ cdef class Round:
         """
         cdef Py_ssize_t index
         cdef double started
-        cdef Task task
         with nogil:
             while True:
                 index = fetch_and_add(&self.next, 1)
@@ -426,4 +425,6 @@ cdef class Round:
         cdef Task task
         for task in self.tasks:
             if task.error is not None:
-                raise task.error
+                # It has come from here: kept by the task, both would hold each other, and the rows.
+                error, task.error = task.error, None
+                raise error

@@ -40,7 +40,10 @@ cdef class ListEncoder(ColumnEncoder):
         cdef const int32_t* ends = <const int32_t*> source.data + source.offset
         cdef Rows items
         cdef int index
-        self._put_lengths(ends, rows, source.children[0].length, &items)
+        cdef Py_ssize_t most = source.children[0].length
+        for index in range(1, self.child_count):
+            most = min(most, source.children[index].length)
+        self._put_lengths(ends, rows, most, &items)
         for index in range(self.child_count):
             (<ColumnEncoder> self.child_pointers[index]).add(&source.children[index], items)
         return 0
@@ -183,6 +186,8 @@ cdef bint _is_null_union(const Source* source, Py_ssize_t row) noexcept nogil:
     if source.more[source.offset + row] != 0:
         return False
     place = (<const int32_t*> source.data)[source.offset + row]
+    if not 0 <= place < first.length:
+        return False  # what has the row refuses it
     if first.more != NULL and first.child_count:
-        return 0 <= place < first.length and _is_null_union(first, place)
+        return _is_null_union(first, place)
     return first.validity != NULL and not bit_at(first.validity, first.offset + place)

@@ -27,7 +27,9 @@ cdef class SourceTree:
 
     cdef Source* _nodes(self, Py_ssize_t count) except NULL
     cdef int _fill(self, Source* source, object field, object vector, Py_ssize_t moved) except -1
-    cdef int _fill_children(self, Source* source, fields, vectors, Py_ssize_t moved) except -1
+    cdef int _fill_children(
+        self, Source* source, fields, vectors, Py_ssize_t moved, Py_ssize_t least
+    ) except -1
     cdef const uint8_t* _bytes(self, object buffer, Py_ssize_t items, Py_ssize_t item_bytes) except NULL
 
 

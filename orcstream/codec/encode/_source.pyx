@@ -61,17 +61,18 @@ cdef class SourceTree:
         if kind is Kind.UNION:
             source.more = self._bytes(buffers[0], stop if source.length else 0, 1)
             source.data = self._bytes(buffers[1], stop if source.length else 0, 4)
-            return self._fill_children(source, field.children, vector.children, 0)
+            return self._fill_children(source, field.children, vector.children, 0, 0)
         if buffers[0] is not None and vector.null_count and source.length:
             source.validity = self._bytes(buffers[0], (stop + 7) // 8, 1)
         if kind is Kind.STRUCT:
-            return self._fill_children(source, field.children, vector.children, source.offset)
+            return self._fill_children(source, field.children, vector.children, source.offset, source.length)
         if kind is Kind.LIST or kind is Kind.MAP:
             source.data = self._bytes(buffers[1], stop + 1 if source.length else 0, 4)
             if kind is Kind.LIST:
-                return self._fill_children(source, field.children, vector.children, 0)
+                return self._fill_children(source, field.children, vector.children, 0, 0)
             (entries,) = vector.children
-            return self._fill_children(source, field.children[0].children, entries.children, entries.offset)
+            fields = field.children[0].children
+            return self._fill_children(source, fields, entries.children, entries.offset, entries.length)
         if dictionary is not None:
             source.data = self._bytes(buffers[1], stop if source.length else 0, 4)
             source.dictionary = self._nodes(1)
@@ -89,7 +90,10 @@ cdef class SourceTree:
                 source.is_instant = bool(field.format[4:])
         return 0
 
-    cdef int _fill_children(self, Source* source, fields, vectors, Py_ssize_t moved) except -1:
+    cdef int _fill_children(
+        self, Source* source, fields, vectors, Py_ssize_t moved, Py_ssize_t least
+    ) except -1:
+        """Children with at least so many rows."""
         cdef int index, count = len(vectors)
         if len(fields) != count:
             raise ValueError("as many fields as children")
@@ -97,6 +101,8 @@ cdef class SourceTree:
         source.child_count = count
         for index in range(count):
             self._fill(&source.children[index], fields[index], vectors[index], moved)
+            if source.children[index].length < least:
+                raise ValueError("a vector is shorter than its parent")
         return 0
 
 
