@@ -10,6 +10,7 @@ no lock of the interpreter.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -112,6 +113,11 @@ def _helpers() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(_MOST_HELPERS, thread_name_prefix="orcstream encoding")
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # A child has none of the threads.
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 class Outflow:

@@ -351,7 +351,7 @@ cdef class EncodeTask(Task):
             self.encoder.add(self.tree.root, span(cut[0], cut[1]))
             if cut[3]:
                 self.encoder.end()
-        self.encoder.pack(packer)
+            self.encoder.pack(packer)
         self.encoder.rest()
         return 0
 
