@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UNITS
 from orcstream.errors import UsageError
-from orcstream.io.stores.local.source import core_count
+from orcstream.io.loop.cores import core_count
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.schema.schema import Schema
 
@@ -24,6 +24,11 @@ DEFAULT_BATCH_ROWS: Final = 1 << 16
 
 Columns = Sequence[str | tuple[str, ...]]
 Where: TypeAlias = "Expr | Sequence[Any] | None"
+
+
+# So much of the memory for each thread that decodes by default, which works on 16 MiB of rows at a time.
+_THREAD_BYTES = 32 << 20
+_LEAST_THREADS = 2
 
 
 class _Times(TypedDict, total=False):
@@ -142,7 +147,9 @@ class ReadOptions:
     memory_limit : int
         The read holds at most `memory_limit` bytes at a time.
     decode_threads : int
-        Values are decoded on `decode_threads` threads at a time: by default on 2, on a single core on 1.
+        Values are decoded on `decode_threads` threads at a time: by default on as many as there are cores for
+        the process, by its affinity and its control group, but on no more than one for each 32 MiB of
+        `memory_limit`, or two.
     row_numbers : bool
         With `row_numbers`, a last column ``row_number`` has the number of each row in the file.
     timestamp_unit : {"ns", "us", "ms", "s"}
@@ -219,7 +226,9 @@ class ReadOptions:
     @property
     def threads(self) -> int:
         """How many threads decode."""
-        return min(2, core_count()) if self.decode_threads is None else self.decode_threads
+        if self.decode_threads is not None:
+            return self.decode_threads
+        return min(core_count(), max(_LEAST_THREADS, self.memory_limit // _THREAD_BYTES))
 
 
 _CHOICES: Final[dict[str, Collection[str]]] = {

@@ -90,13 +90,13 @@ reader.engine: _buffer _printable batch byterange codec.crypto codec.decode code
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
 testing: byterange errors io io.contract io.loop io.urls
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
-    codec.streams encryption errors file io io.contract io.keys io.loop io.stores.local io.urls plan
+    codec.streams encryption errors file io io.contract io.keys io.loop io.urls plan
     plan.acid plan.merge schema
 
 acid.snapshot: acid.transactions errors io io.contract io.loop plan.acid
 reader: _credentials _keywords _printable batch byterange codec.arrow codec.convert codec.encode
     codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.request
-    io.stores.local io.urls plan plan.prune query reader.engine schema
+    io.urls plan plan.prune query reader.engine schema
 
 table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop io.urls
     plan.acid query reader reader.engine schema
@@ -129,7 +129,7 @@ cli: _printable io.loop orcstream
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
-spark.read: _credentials _printable blocking errors io io.contract io.loop io.stores.local io.urls
+spark.read: _credentials _printable blocking errors io io.contract io.loop io.urls
     log orcstream plan plan.acid query reader schema spark.access spark.options table
 
 spark.write: _credentials _printable acid.transactions encryption errors io io.contract io.loop

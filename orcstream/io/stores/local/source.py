@@ -131,13 +131,6 @@ def set_mode(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode)
 
 
-def core_count() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 # --- reading ---------------------------------------------------------------------------------------
 
 T = TypeVar("T")
