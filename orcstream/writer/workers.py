@@ -98,7 +98,11 @@ def _help(shared: Round, compressor: Compressor | None) -> Future[None]:
 
 def _join(helping: Future[None], shared: Round, packer: Packer | None) -> None:
     if helping.set_running_or_notify_cancel():
-        shared.run(packer)
+        try:
+            shared.run(packer)
+        except BaseException as error:
+            helping.set_exception(error)
+            raise
         helping.set_result(None)
 
 

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,6 +96,19 @@ def test_a_round_waits_for_whoever_helps_though_no_thread_could_be_started(
 
     shared, _ = carry_out(monkeypatch, take)
     assert shared.runs == 2
+
+
+def test_a_round_does_not_wait_forever_for_a_helper_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(asked: Callable[[], Any]) -> None:
+        monkeypatch.setattr(Round, "run", run_out)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asked)
+
+    def run_out(*_: object) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        carry_out(monkeypatch, take)
 
 
 def fail(ends: NDArray[np.int32]) -> None:
