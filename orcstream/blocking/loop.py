@@ -27,6 +27,7 @@ from orcstream._keywords import explain, explained
 from orcstream.batch import Batch, BatchSchema
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import CLOSING, close_clients
+from orcstream.io.loop.system import in_forked_children
 
 if TYPE_CHECKING:
     from orcstream.reader.engine.session import ReadStatistics
@@ -186,7 +187,7 @@ def _forget() -> None:
     _the_loop, _lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+in_forked_children(_forget)
 
 
 def takes_as(other: Callable[P, object]) -> Callable[[Callable[..., T]], Callable[P, T]]:

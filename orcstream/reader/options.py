@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UNITS
 from orcstream.errors import UsageError
-from orcstream.io.loop.cores import core_count
+from orcstream.io.loop.system import core_count
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.schema.schema import Schema
 

@@ -6,7 +6,6 @@ Knows that every process opens for itself, from values that can be pickled. Must
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from orcstream.blocking.loop import the_loop
 from orcstream.encryption import KeyProvider
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients
+from orcstream.io.loop.system import in_forked_children
 
 if TYPE_CHECKING:
     from orcstream.spark.options import Options
@@ -101,4 +101,4 @@ def _forget() -> None:
     _keys.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+in_forked_children(_forget)

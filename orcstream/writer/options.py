@@ -19,7 +19,7 @@ from orcstream.errors import UsageError
 from orcstream.file.zones import find_zone, load_zone, mean_time_zone
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
-from orcstream.io.loop.cores import core_count
+from orcstream.io.loop.system import core_count
 from orcstream.io.urls import is_utf8
 from orcstream.schema.schema import Schema, find_column
 from orcstream.schema.types import FileColumn, Kind, Type

@@ -10,7 +10,6 @@ no lock of the interpreter.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -23,6 +22,7 @@ from orcstream.codec.encode._column import Round, Task
 from orcstream.codec.streams._packers import Packer
 from orcstream.codec.streams.compression import Compressor
 from orcstream.errors import UsageError
+from orcstream.io.loop.system import in_forked_children
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.uncancelled import end_task, run_in_thread
 
@@ -119,9 +119,8 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_MOST_HELPERS, thread_name_prefix="orcstream encoding")
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    # A child has none of the threads.
-    os.register_at_fork(after_in_child=_helpers.cache_clear)
+# A child has none of the threads.
+in_forked_children(_helpers.cache_clear)
 
 
 class Outflow:

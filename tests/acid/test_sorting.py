@@ -21,11 +21,11 @@ from orcstream import Encrypt, OrcFile
 from orcstream.acid.compact import sorting
 from orcstream.acid.compact.sorting import EventRows, EventSorter
 from orcstream.acid.read.row_ids import RowIds
-from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.ingest.ingest import UserData
 from orcstream.errors import SinkError
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema.schema import Schema
+from tests.generators.arrow_vectors import batch_of
 from tests.support.effort import share
 
 SCHEMA = Schema.parse("struct<number:bigint,text:string,items:array<int>>")
@@ -69,7 +69,7 @@ async def found_in(sorter: EventSorter) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     async with aclosing(sorter.sorted()) as parts:
         async for part in parts:
-            rows = Batch(BatchSchema(part.rows.root), part.rows.vectors, len(part)).to_pylist()
+            rows = batch_of(part.rows).to_pylist()
             for at, row in enumerate(rows):
                 operation, versions = int(part.operations[at]), part.ids.versions
                 assert versions is not None

@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from orcstream.batch import Batch, BatchSchema
+from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Kind, Type
 
 _WORDS = {
     pa.bool_(): "boolean",
@@ -35,6 +37,17 @@ _WORDS = {
 
 # Nested arrays are slow to draw on a crowded machine.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def batch_of(rows: IngestedRows) -> Batch:
+    """The rows as a batch, which pyarrow can read."""
+    types = tuple(field.type for field in rows.fields)
+    names = tuple(field.name for field in rows.fields)
+    root = Type(
+        Kind.STRUCT, types, names, last_column_id=types[-1].last_column_id if types else FileColumn(0)
+    )
+    schema = BatchSchema(Field("", "+s", root, nullable=False, children=rows.fields))
+    return Batch(schema, rows.vectors, rows.row_count)
 
 
 def memory(values: Sequence[int] | range, dtype: str = "i8") -> Any:

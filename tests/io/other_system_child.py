@@ -22,7 +22,7 @@ import pytest
 
 MISSING_CALLS = """
     fchmod fchown fdatasync fork getuid lockf posix_fadvise posix_fallocate pread preadv pwrite pwritev
-    sched_getaffinity RWF_NOWAIT O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK
+    sched_getaffinity register_at_fork RWF_NOWAIT O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK
 """.split()
 OTHERS = ("orcstream.integrations", "orcstream.spark")
 MISSING_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")

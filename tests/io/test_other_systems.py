@@ -41,7 +41,7 @@ def test_only_two_modules_name_these_calls() -> None:
     found = [
         str(path.relative_to(ROOT)) for path in source_files("orcstream") if named.search(path.read_text())
     ]
-    assert found == ["orcstream/io/loop/cores.py", "orcstream/io/stores/local/source.py"]
+    assert found == ["orcstream/io/loop/system.py", "orcstream/io/stores/local/source.py"]
 
 
 @pytest.mark.parametrize("has_calls", [True, False])

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.ingest.ingest import UserData
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import SchemaMismatch
 from orcstream.schema.schema import Schema
-from tests.generators.arrow_vectors import patient
+from tests.generators.arrow_vectors import batch_of, patient
 
 _TEXT = st.text("aß€😀 ", max_size=14)
 _BINARY = st.binary(max_size=14)
@@ -163,7 +162,7 @@ def test_every_layout_keeps_its_values(data: st.DataObject) -> None:
     batch = pa.record_batch(columns, [f"c{i}" for i in range(len(columns))])
     user = UserData(batch)
     (rows,) = user.vectors(user.schema())
-    found = pa.record_batch(Batch(BatchSchema(rows.root), rows.vectors, rows.row_count))
+    found = pa.record_batch(batch_of(rows))
     found.validate(full=True)
     assert found.num_rows == size
     for before, after in zip(columns, found.columns, strict=True):
@@ -192,7 +191,7 @@ def test_decimals_are_exact_or_refused(data: st.DataObject) -> None:
     unscaled = value.scaleb(scale, exact)
     if unscaled == unscaled.to_integral_value(context=exact) and abs(unscaled) < 10**precision:
         (rows,) = UserData(table).vectors(schema)
-        found = pa.record_batch(Batch(BatchSchema(rows.root), rows.vectors, rows.row_count))
+        found = pa.record_batch(batch_of(rows))
         assert found["x"].to_pylist() == [None, value]
     else:
         with pytest.raises(SchemaMismatch) as caught:

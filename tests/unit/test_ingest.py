@@ -23,20 +23,15 @@ import pytest
 
 import orcstream
 from orcstream import blocking
-from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.arrow._arrow_c import export_array
-from orcstream.codec.ingest.ingest import IngestedRows, UserData
+from orcstream.codec.ingest.ingest import UserData
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import MAX_DEPTH
-from tests.generators.arrow_vectors import memory
+from tests.generators.arrow_vectors import batch_of, memory
 
 UTC = datetime.UTC
-
-
-def batch_of(rows: IngestedRows) -> Batch:
-    return Batch(BatchSchema(rows.root), rows.vectors, rows.row_count)
 
 
 def taken(data: object, schema: str | None = None) -> pa.Table:

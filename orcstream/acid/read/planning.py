@@ -20,7 +20,7 @@ from orcstream.acid.read.row_ids import KeyBudget
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.batch import Batch
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.loop.cores import core_count
+from orcstream.io.loop.system import core_count
 from orcstream.io.loop.uncancelled import called, run_in_thread
 from orcstream.plan.acid.names import event_schema
 from orcstream.plan.acid.snapshot import AcidFile, Partition, WriteIds

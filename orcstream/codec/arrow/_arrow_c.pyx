@@ -16,10 +16,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.errno cimport EIO
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from orcstream.codec._bitmaps cimport count_ones
 from orcstream.codec.arrow._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from orcstream.errors import Unsupported
 
@@ -37,7 +38,6 @@ cdef extern from *:
     }
     """
     bint python_usable "orcstream_python_usable"() noexcept nogil
-    int popcount "__builtin_popcountll"(unsigned long long) noexcept nogil
 
 cdef enum:
     FLAG_NULLABLE = 2
@@ -109,27 +109,10 @@ def count_nulls(bitmap, Py_ssize_t offset, Py_ssize_t length):
         if (offset + length + 7) // 8 > view.len:
             raise ValueError("bitmap too short")
         with nogil:
-            set_count = count_set(<const uint8_t*> view.buf, offset, length)
+            set_count = count_ones(<const uint8_t*> view.buf, offset, length)
     finally:
         PyBuffer_Release(&view)
     return length - set_count
-
-
-cdef Py_ssize_t count_set(const uint8_t* bits, Py_ssize_t start, Py_ssize_t length) noexcept nogil:
-    cdef Py_ssize_t stop = start + length
-    cdef Py_ssize_t total = 0
-    cdef uint64_t word
-    while start < stop and start & 7:
-        total += (bits[start >> 3] >> (start & 7)) & 1
-        start += 1
-    while stop - start >= 64:
-        memcpy(&word, bits + (start >> 3), 8)
-        total += popcount(word)
-        start += 64
-    while start < stop:
-        total += (bits[start >> 3] >> (start & 7)) & 1
-        start += 1
-    return total
 
 
 # --- capsules -------------------------------------------------------------------------------------

@@ -2,12 +2,11 @@
 
 A column encoder turns the rows of one column into the streams of one stripe. It is given the rows of its
 parent that have a value, nulls among them, and hands the rows that have a value themselves to `put`; so a child never
-sees rows that a null parent hides. `begin` and `end` frame the rows of a row group. `pack`
-makes chunks of what is full, so that no more than a block of each stream stays uncompressed; `close` ends
-the stripe. None of that takes the interpreter's lock. The same rows, groups and options give the same bytes.
+sees rows that a null parent hides. `begin` and `end` frame the rows of a row group. `pack` compresses
+blocks that are full, so each stream keeps one block at most that is not compressed. `close` ends the stripe. None of that takes the interpreter's lock. The same rows, groups and options give the same bytes.
 
-Knows positions and what is recorded of a row group. Must not know files, threads, nor where a stream comes
-to lie. Specification: "Stripes", "Row Group Index", "Bloom Filter Index".
+Knows positions, and what statistics and indexes need of a row group. Must not know files, threads, nor the place of a
+stream in the file. Specification: "Stripes", "Row Group Index", "Bloom Filter Index".
 
 Workers share a `Round` of tasks, one for each column, and each takes the next one until there are none.
 """
@@ -22,9 +21,10 @@ from libc.string cimport memset
 import numpy as np
 
 from orcstream._buffer cimport buffer_of, give_block, widen_block
+from orcstream.codec._bitmaps cimport bit_at, count_ones
 from orcstream.codec._memory cimport View, view_of
 from orcstream.codec._raised cimport raised
-from orcstream.codec.encode._source cimport Rows, Source, SourceTree, bit_at, count_ones, row_at, span
+from orcstream.codec.encode._source cimport Rows, Source, SourceTree, row_at, span
 from orcstream.codec.encode._statistics cimport Tally, clear
 from orcstream.codec.metadata._bloom cimport add_hash
 from orcstream.codec.streams._encode_values cimport MOST_NUMBERS, BoolEncoder, Encoder
@@ -40,7 +40,7 @@ cdef enum:
 
 
 cdef class ColumnEncoder:
-    """Encodes one column of one stripe, with the columns below; by itself it is a struct without columns.
+    """Encodes one column of one stripe, with the columns below. This class itself encodes a struct without columns.
 
     `streams` are (kind, encoder); the first is PRESENT, and row groups have positions in all of them. A bloom filter of a
     row group has `filter_bytes`, 0 for none, and `hash_count` bits for each value.
@@ -101,7 +101,7 @@ cdef class ColumnEncoder:
         return 0
 
     cdef int64_t own_held(self) noexcept nogil:
-        """Memory held besides streams and what is recorded of row groups."""
+        """Memory held, without that of streams and of row groups."""
         return 0
 
     cdef tuple found(self, const Tally* tally):
@@ -279,7 +279,7 @@ cdef class ColumnEncoder:
         return 0
 
     cdef int rest(self) noexcept nogil:
-        """Give back what was only needed for the rows at hand."""
+        """Give back the memory that only the current rows needed."""
         cdef int index
         give_block(&self.kept)
         give_block(&self.scratch)
@@ -357,7 +357,7 @@ cdef class EncodeTask(Task):
 
 
 cdef class CloseTask(Task):
-    """No more rows of a column come, and where `ends` those that are open are a row group."""
+    """The end of a column in its stripe. With `ends`, the open row group ends, too."""
 
     cdef bint ends
 

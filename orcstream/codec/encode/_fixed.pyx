@@ -1,6 +1,6 @@
 """Encoders of columns whose values are of a fixed width: numbers, dates and timestamps.
 
-Know the encoding tables and what is recorded of such values. Values go through in blocks that a cache holds. Specification:
+Know the encoding tables, and the statistics of such values. They work on blocks of values that fit a cache. Specification:
 "Column Encodings", "Timestamp Columns".
 """
 
@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from orcstream._buffer cimport Block, give_block, widen_block
 from orcstream.codec.convert._format cimport DECIMAL_BYTES, put_decimal
 from orcstream.codec.encode._column cimport ColumnEncoder
-from orcstream.codec.encode._source cimport Rows, Source, bit_at, count_ones, gather
+from orcstream.codec.encode._source cimport Rows, Source, gather
 from orcstream.codec.encode._statistics cimport (
     Tally,
     int128,
@@ -23,6 +23,7 @@ from orcstream.codec.encode._statistics cimport (
     whole_of_halves,
 )
 from orcstream.codec.metadata._bloom cimport byte_hash, long_hash
+from orcstream.codec._bitmaps cimport bit_at, count_ones
 from orcstream.codec._bits cimport item64
 from orcstream.codec.streams._encode_values cimport BoolEncoder, Encoder, IntegerEncoder
 from orcstream.codec.vectors._calendar cimport floor_div
@@ -273,8 +274,8 @@ cdef class TimestampEncoder(ColumnEncoder):
     """Seconds since 2015 in the second stream, nanoseconds in the third; instants count in UTC whatever the zone is.
 
     Where a TIMESTAMP column is given instants, they are stored as such, so both passes through an hour that
-    the zone's clock shows twice are told apart. Before 1900 the way leads over the wall clock, as for Java, whose
-    calendars have the zone's `mean_time` then. Recorded are wall clocks, in the calendar of the file, as readers expect them.
+    the zone's clock shows twice are told apart. Before 1900 they are converted by the wall clock, as in Java,
+    whose calendars have the zone's `mean_time` then. Recorded are wall clocks, in the calendar of the file, as readers expect them.
     """
 
     cdef bint is_utc

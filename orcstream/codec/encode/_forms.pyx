@@ -16,7 +16,7 @@ from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors.gather import compact
 
 cdef enum:
-    # Masks may make longer texts than those that are masked; no more than these of so many rows are held.
+    # A mask may make texts longer, so it is given so many rows at a time.
     MASKED_ROWS = 65536
 
 

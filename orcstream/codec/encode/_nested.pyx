@@ -7,8 +7,9 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from orcstream._buffer cimport Block, give_block, widen_block
+from orcstream.codec._bitmaps cimport bit_at
 from orcstream.codec.encode._column cimport ColumnEncoder
-from orcstream.codec.encode._source cimport Rows, Source, bit_at, row_at, span
+from orcstream.codec.encode._source cimport Rows, Source, row_at, span
 from orcstream.codec.encode._statistics cimport Tally, note, whole
 from orcstream.codec.streams._encode_values cimport Encoder
 

@@ -52,9 +52,4 @@ cdef inline Rows span(Py_ssize_t first, Py_ssize_t count) noexcept nogil:
     return rows
 
 
-cdef inline bint bit_at(const uint8_t* bitmap, Py_ssize_t index) noexcept nogil:
-    return bitmap[index >> 3] >> (index & 7) & 1
-
-
-cdef Py_ssize_t count_ones(const uint8_t* bitmap, Py_ssize_t first, Py_ssize_t count) noexcept nogil
 cdef const uint8_t* gather(const Source* source, const Rows* rows, int item_bytes, Block* scratch) except NULL nogil

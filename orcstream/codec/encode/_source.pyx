@@ -1,12 +1,11 @@
 """Vectors as encoders read them in C: addresses of buffers that are known to be long enough, and which rows are meant.
 
-Knows the Arrow layout. Must not know what becomes of the values. A tree holds the buffers' memory for as long as it is
-there; all of it is looked at when it is made, with the interpreter's lock, and never afterwards.
+Knows the Arrow layout. Must not know what becomes of the values. A tree keeps the buffers' memory. It looks at their
+addresses and lengths once, when it is made, with the interpreter's lock.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.stdlib cimport calloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memcpy
 
 from orcstream._buffer cimport Block, Buffer, widen_block
@@ -16,9 +15,6 @@ from orcstream.codec._memory cimport View, view_of
 import orcstream.codec.vectors.column as column
 from orcstream.codec.vectors.times import units_of
 from orcstream.schema.types import TEXTS, TIMES, Kind
-
-cdef extern from *:
-    int popcount "__builtin_popcountll"(uint64_t bits) noexcept nogil
 
 cdef object TEXTS_AND_BINARIES = frozenset((*TEXTS, Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY))
 cdef dict ITEM_BYTES = {kind: int(dtype[1]) for kind, dtype in column.DTYPES.items()} | {Kind.DECIMAL: 16}
@@ -104,23 +100,6 @@ cdef class SourceTree:
             if source.children[index].length < least:
                 raise ValueError("a vector is shorter than its parent")
         return 0
-
-
-cdef Py_ssize_t count_ones(const uint8_t* bitmap, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
-    """How many of the bits from `first` on are set."""
-    cdef Py_ssize_t at = first, stop = first + count, found = 0
-    cdef uint64_t word
-    while at < stop and at & 7:
-        found += bit_at(bitmap, at)
-        at += 1
-    while stop - at >= 64:
-        memcpy(&word, bitmap + (at >> 3), 8)
-        found += popcount(word)
-        at += 64
-    while at < stop:
-        found += bit_at(bitmap, at)
-        at += 1
-    return found
 
 
 ctypedef fused item_t:

@@ -276,22 +276,22 @@ cdef class TextEncoder(BinaryEncoder):
         return 0
 
     cdef int close_values(self) except -1 nogil:
-        cdef Block ranks
+        cdef int64_t* ranks
         cdef int64_t* lengths
-        cdef Py_ssize_t count
+        cdef uint8_t* data
+        cdef Py_ssize_t count = self.dictionary.count
         self._settle()
         if not self.has_dictionary:
             return 0
-        count = self.dictionary_size = self.dictionary.count
-        ranks.ptr = NULL
-        ranks.nbytes = ranks.capacity = 0
-        widen_block(&ranks, 0, 16 * count + self.dictionary.data_bytes)
-        lengths = <int64_t*> ranks.ptr + count
-        self.dictionary.sort_into(<int64_t*> ranks.ptr, lengths, ranks.ptr + 16 * count)
-        self._put_ranks(<const int64_t*> ranks.ptr)
-        (<Encoder> self.stream_pointers[DATA]).put_bytes(ranks.ptr + 16 * count, self.dictionary.data_bytes)
+        self.dictionary_size = count
+        widen_block(&self.scratch, 0, 16 * count + self.dictionary.data_bytes)
+        ranks = <int64_t*> self.scratch.ptr
+        lengths = ranks + count
+        data = <uint8_t*> (lengths + count)
+        self.dictionary.sort_into(ranks, lengths, data)
+        self._put_ranks(ranks)
+        (<Encoder> self.stream_pointers[DATA]).put_bytes(data, self.dictionary.data_bytes)
         (<Encoder> self.stream_pointers[LENGTHS]).put_bytes(<const uint8_t*> lengths, count)
-        give_block(&ranks)
         give_block(&self.held_numbers)
         give_block(&self.group_starts)
         self.held_count = 0

@@ -1,9 +1,8 @@
-"""Bloom filters of the values in vectors: what a writer records of a row group.
+"""Sizes of the bloom filters that a writer makes, and which columns can have one.
 
-Knows how ORC Java sizes filters and what it hashes of each type. Must not know protobuf
-(`codec.metadata.write`) nor which columns the user wants filters of. Contract: bit for bit the filter of ORC
-Java's stream BLOOM_FILTER_UTF8 with `bloom_encoding` 1 for the same values, so `column_statistics.Trust`
-may believe it.
+Knows how ORC Java sizes filters. Must not know how values are hashed (`codec.encode._fixed`, `_texts`), nor
+which columns the user wants filters of. A filter is that of ORC Java's stream BLOOM_FILTER_UTF8 with
+`bloom_encoding` 1 for the same values, bit for bit, so `column_statistics.Trust` may believe it.
 
 Of timestamps the milliseconds of the vector's clock are hashed (ORC-135: the wall clock as if it were UTC
 for TIMESTAMP), of floating point the bits as a double, with one NaN for all; of decimals their shortest

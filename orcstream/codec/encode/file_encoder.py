@@ -79,10 +79,9 @@ class StripeEncoder:
         self._stride = options.row_index_stride
         self._group_rows = 0
         self.row_count = 0
-        self._columns: tuple[ColumnEncoder, ...] = (encoder_of(root, options),)
-        if self._has_root:
-            own = root_encoder_of(root, options)
-            self._columns = (own, *(encoder_of(child, options) for child in root.children))
+        own = root_encoder_of(root, options) if self._has_root else encoder_of(root, options)
+        below = (encoder_of(child, options) for child in root.children) if self._has_root else ()
+        self._columns: tuple[ColumnEncoder, ...] = (own, *below)
 
     def take(self, rows: IngestedRows, start: int, stop: int) -> list[EncodeTask]:
         """What encodes some rows of a batch, for all columns, as the next ones of the stripe."""

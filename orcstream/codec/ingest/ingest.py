@@ -38,7 +38,7 @@ from orcstream.codec.vectors.column import (
 )
 from orcstream.errors import OrcError, SchemaMismatch, SourceError, Unsupported, UsageError
 from orcstream.schema.schema import Schema, numbered
-from orcstream.schema.types import MAX_DEPTH, FileColumn, Kind, Type
+from orcstream.schema.types import MAX_DEPTH, Kind, Type
 
 T = TypeVar("T")
 
@@ -65,15 +65,6 @@ class IngestedRows:
     def size_bytes(self) -> int:
         """Bytes of the values; texts of a dictionary count as often as rows have them, about."""
         return sum(map(rows_bytes, self.fields, self.vectors))
-
-    @property
-    def root(self) -> Field:
-        """The field of a struct of the columns; its type has their column ids, and those of the file."""
-        names = tuple(field.name for field in self.fields)
-        types = tuple(field.type for field in self.fields)
-        last = types[-1].last_column_id if types else FileColumn(0)
-        type_ = Type(Kind.STRUCT, types, names, last_column_id=last)
-        return Field("", "+s", type_, nullable=False, children=self.fields)
 
     def slice(self, start: int, stop: int) -> IngestedRows:
         """The rows `start` up to `stop`, in the same memory."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orcstream import OrcFile, open_many
-from orcstream.io.loop.cores import core_count
+from orcstream.io.loop.system import core_count
 from orcstream.plan.slices import slices
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FoundFile

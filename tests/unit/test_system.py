@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orcstream.io.loop import cores
-from orcstream.io.loop.cores import core_count, cpu_quota
+from orcstream.io.loop import system as cores
+from orcstream.io.loop.system import core_count, cpu_quota
 from orcstream.reader.options import ReadOptions
 
 V2 = "0::/job/step\n"

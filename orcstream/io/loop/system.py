@@ -1,16 +1,22 @@
-"""How many cores this process may use.
+"""What the system gives this process: its cores, and children that are forked from it.
 
-Knows the system's ways to say it. Must not know what the cores are for.
+Knows the system's ways to say it. Must not know what becomes of either.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 _ROOT = Path("/")
+
+
+def in_forked_children(function: Callable[[], object]) -> None:
+    """Call a function in each child that is forked from now on; there are none on some systems."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
 
 
 def core_count() -> int:
