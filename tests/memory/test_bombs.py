@@ -29,7 +29,7 @@ MOST_MB = MOST_BYTES / 1e6
 MOST_LATE_S = 2.0
 # Whole gigabytes are copied, as they should be.
 LEGAL = {"merge": {"sparse stripe_footer", "sparse index"}}
-# What it leaves in the process would be counted for others.
+# Refused for want of memory, and has a test of its own.
 ALONE = "chunks"
 
 
