@@ -19,7 +19,13 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from orcstream.batch_values import has_duplicates, to_numpy, to_pylist
-from orcstream.codec.arrow._arrow_c import count_nulls, export_array, export_schema, export_stream
+from orcstream.codec.arrow._arrow_c import (
+    count_nulls,
+    export_array,
+    export_schema,
+    export_stream,
+    export_vectors,
+)
 from orcstream.codec.vectors.column import Array, Field, Vector, nulls_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema.schema import Schema, numbered
@@ -261,11 +267,11 @@ class ReadResult(_Rows):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Structs of the columns in their own types, whatever is requested: consumers cast."""
-        for batch in self._batches:
-            # Here and not when the consumer pulls: there it would arrive as text only.
-            _root_vector(self._schema, batch)
-        batches = iter(self._batches)
-        return stream_capsule(self._schema, lambda: next(batches, None))
+        # All at once: an error that a consumer's pull meets would arrive as text only, and each pull that
+        # runs Python takes the interpreter's lock.
+        return export_vectors(
+            self._schema.root, [_root_vector(self._schema, batch) for batch in self._batches]
+        )
 
     @overload
     def to_numpy(self) -> dict[str, Array]: ...

@@ -4,7 +4,7 @@ Knows the three structs of the interface (https://arrow.apache.org/docs/format/C
 CStreamInterface.html), who frees what, and how many bytes each format needs. Must not know ORC types,
 encodings or I/O: it reads the attributes of a `Field` and a `Vector` and nothing else.
 
-Contract. `export_schema`, `export_array` and `export_stream` answer capsules that own what they point to
+Contract. `export_schema`, `export_array`, `export_vectors` and `export_stream` answer capsules that own what they point to
 until a consumer moves it out (and sets `release` to NULL). An exported array holds the buffers of its
 vector, by the buffer protocol, until it is released; the release may come from any thread, with or
 without the interpreter lock. Every node owns its own part, so a consumer may move single children out.
@@ -56,6 +56,16 @@ cdef struct ArrayParts:
     ArrowArray* nodes
     ArrowArray** children
 
+# `arrays` are those that are there; the others are pulled from the state, if any are.
+cdef struct StreamParts:
+    PyObject* state
+    bint pulls
+    ArrowArray* arrays
+    Py_ssize_t count
+    Py_ssize_t taken
+
+cdef const char* STREAM_NAME = b"arrow_array_stream"
+
 # What an empty buffer points to: consumers read the first offset even of an array of length 0.
 cdef int64_t[4] ZEROS
 ZEROS[:] = [0, 0, 0, 0]
@@ -80,6 +90,20 @@ def export_array(field, vector):
     return export_schema(field), capsule
 
 
+def export_vectors(field, list vectors):
+    """An "arrow_array_stream" capsule of vectors that are there: what asks for the next takes no lock."""
+    cdef Py_ssize_t i
+    capsule = export_stream(field, None)
+    parts = <StreamParts*> (<ArrowArrayStream*> PyCapsule_GetPointer(capsule, STREAM_NAME)).private_data
+    parts.arrays = <ArrowArray*> calloc(max(len(vectors), 1), sizeof(ArrowArray))
+    if parts.arrays == NULL:
+        raise MemoryError
+    for i in range(len(vectors)):
+        parts.count = i + 1
+        fill_array(&parts.arrays[i], field, vectors[i])
+    return capsule
+
+
 def export_stream(field, pull):
     """An "arrow_array_stream" capsule; `pull()` answers the next vector, or None at the end.
 
@@ -87,10 +111,15 @@ def export_stream(field, pull):
     last error (type and message), again at each later call.
     """
     cdef ArrowArrayStream* stream = NULL
-    capsule = own(<void**> &stream, sizeof(ArrowArrayStream), b"arrow_array_stream", drop_stream)
+    capsule = own(<void**> &stream, sizeof(ArrowArrayStream), STREAM_NAME, drop_stream)
+    parts = <StreamParts*> calloc(1, sizeof(StreamParts))
+    if parts == NULL:
+        raise MemoryError
     state = StreamState(field, pull)
     Py_INCREF(state)
-    stream.private_data = <PyObject*> state
+    parts.state = <PyObject*> state
+    parts.pulls = pull is not None
+    stream.private_data = parts
     stream.get_schema = stream_schema
     stream.get_next = stream_next
     stream.get_last_error = stream_last_error
@@ -168,7 +197,7 @@ cdef void drop_array(object capsule) noexcept:
 
 
 cdef void drop_stream(object capsule) noexcept:
-    drop(<ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream"))
+    drop(<ArrowArrayStream*> PyCapsule_GetPointer(capsule, STREAM_NAME))
 
 
 # --- schemas --------------------------------------------------------------------------------------
@@ -426,7 +455,7 @@ cdef class StreamState:
 
 
 cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
-    cdef StreamState state = <StreamState> stream.private_data
+    cdef StreamState state = <StreamState> (<StreamParts*> stream.private_data).state
     memset(out, 0, sizeof(ArrowSchema))
     try:
         fill_schema(out, state.field)
@@ -438,9 +467,20 @@ cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with
     return 0
 
 
-cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
-    cdef StreamState state = <StreamState> stream.private_data
+cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
+    cdef StreamParts* parts = <StreamParts*> stream.private_data
     memset(out, 0, sizeof(ArrowArray))
+    if parts.pulls:
+        return pull_next(parts, out)
+    if parts.taken < parts.count:
+        out[0] = parts.arrays[parts.taken]
+        parts.arrays[parts.taken].release = NULL
+        parts.taken += 1
+    return 0
+
+
+cdef int pull_next(StreamParts* parts, ArrowArray* out) noexcept with gil:
+    cdef StreamState state = <StreamState> parts.state
     if state.pull is None:
         return 0 if state.error is None else EIO
     try:
@@ -467,15 +507,20 @@ cdef bytes describe(error):
 
 
 cdef const char* stream_last_error(ArrowArrayStream* stream) noexcept with gil:
-    cdef StreamState state = <StreamState> stream.private_data
+    cdef StreamState state = <StreamState> (<StreamParts*> stream.private_data).state
     return NULL if state.error is None else <char*> state.error
 
 
 cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
     if python_usable():
-        release_stream_state(stream)
+        release_stream_parts(<StreamParts*> stream.private_data)
     stream.release = NULL
 
 
-cdef void release_stream_state(ArrowArrayStream* stream) noexcept with gil:
-    Py_DECREF(<object> stream.private_data)
+cdef void release_stream_parts(StreamParts* parts) noexcept with gil:
+    cdef Py_ssize_t i
+    for i in range(parts.taken, parts.count):
+        release_one(&parts.arrays[i])
+    free(parts.arrays)
+    Py_DECREF(<object> parts.state)
+    free(parts)
