@@ -31,8 +31,10 @@ STARTING = 1
 PER_WINDOW_AND_THREAD = 2
 BESIDES = 150
 # A third are for making and closing 16 connections; the others depend on how much comes at a time.
-OVER_HTTP = 800
+OVER_HTTP = 600
 OF_A_WRITE = 350
+# Of 100 batches.
+OF_A_TABLE = 20
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -169,6 +171,15 @@ async def test_a_scan_over_http_takes_the_lock_seldom(
     print({kind.kind: kind.takes for kind in kinds})  # noqa: T201  # figures for a report of a failure
     assert {kind.kind for kind in kinds} == {"caller", "loop", "worker"}
     assert sum(kind.takes for kind in kinds) <= OVER_HTTP
+
+
+async def test_a_result_becomes_a_table_without_the_lock(table: Any, folder: Path) -> None:
+    path = folder / "zstd-64.orc"
+    if not path.exists():
+        await write(table, path, "zstd", 64 * 1024)
+    setup = f"import orcstream.blocking, pyarrow; result = orcstream.blocking.read({str(path)!r}, batch_rows=4000)"
+    (caller,) = (kind for kind in lock.takes_of(setup, "pyarrow.table(result)") if kind.kind == "caller")
+    assert caller.takes <= OF_A_TABLE
 
 
 async def test_a_spare_thread_decodes_while_another_waits_for_the_lock(table: Any, folder: Path) -> None:

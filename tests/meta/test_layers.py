@@ -33,7 +33,7 @@ _keywords: errors
 byterange: errors
 codec.streams: _buffer codec errors
 encryption: errors
-io.loop: errors
+io.loop: _buffer errors
 schema: _printable errors
 spark.options: errors
 

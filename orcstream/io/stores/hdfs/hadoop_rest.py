@@ -22,6 +22,7 @@ import yarl
 from orcstream.byterange import BytesLike
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.sockets import socket_factory
 
 # Servers that defend against forged requests of browsers ask for the first, with any value.
 HEADERS: Final = {"X-XSRF-HEADER": "orcstream", "Accept-Encoding": "identity"}
@@ -67,7 +68,7 @@ class Reply:
 def new_session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
     """A session without cookies; how long a call may take is for whoever makes it."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls),
+        connector=aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls, socket_factory=socket_factory),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )

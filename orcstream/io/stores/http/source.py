@@ -16,6 +16,7 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.byte_source import LeasedSource, OnBytes, Suffix, no_such_file, not_permitted
 from orcstream.io.loop.clients import Lease, lease_client
+from orcstream.io.loop.sockets import socket_factory
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
 from orcstream.io.urls import StoreUrl
@@ -38,6 +39,9 @@ async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
     from fsspec.implementations.http import HTTPFileSystem
 
     filesystem = HTTPFileSystem(asynchronous=True, skip_instance_cache=True, **options)
+    if "connector" not in filesystem.client_kwargs and "get_client" not in options:
+        connector = aiohttp.TCPConnector(socket_factory=socket_factory)
+        filesystem.client_kwargs = {**filesystem.client_kwargs, "connector": connector}
     session = await filesystem.set_session()
     return _HttpClient(filesystem, session, new_stranger(session, filesystem.client_kwargs))
 

@@ -31,6 +31,7 @@ from orcstream.io.contract.byte_source import (
     retry_after_s,
 )
 from orcstream.io.loop.clients import Lease, lease_client, tls_of
+from orcstream.io.loop.sockets import socket_factory
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
 from orcstream.io.urls import StoreUrl
@@ -102,7 +103,8 @@ async def _make_client(options: Mapping[str, Any], shown: str) -> S3Client:
         verify = (options.get("client_kwargs") or {}).get("verify")
         if verify is None:
             verify = filesystem.session.get_config_variable("ca_bundle")
-        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await tls_of(verify, "verify", shown))
+        tls = await tls_of(verify, "verify", shown)
+        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls, socket_factory=socket_factory)
         session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     except BaseException:
         await until_over(filesystem._s3creator.__aexit__(None, None, None))
