@@ -19,13 +19,8 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from orcstream.batch_values import has_duplicates, to_numpy, to_pylist
-from orcstream.codec.arrow._arrow_c import (
-    count_nulls,
-    export_array,
-    export_schema,
-    export_stream,
-    export_vectors,
-)
+from orcstream.codec.arrow._arrow_c import export_array, export_schema, export_stream, export_vectors
+from orcstream.codec.vectors._selection import count_nulls
 from orcstream.codec.vectors.column import Array, Field, Vector, nulls_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema.schema import Schema, numbered

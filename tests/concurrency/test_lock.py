@@ -177,7 +177,8 @@ async def test_a_result_becomes_a_table_without_the_lock(table: Any, folder: Pat
     path = folder / "zstd-64.orc"
     if not path.exists():
         await write(table, path, "zstd", 64 * 1024)
-    setup = f"import orcstream.blocking, pyarrow; result = orcstream.blocking.read({str(path)!r}, batch_rows=4000)"
+    read = f"orcstream.blocking.read({str(path)!r}, batch_rows=4000)"
+    setup = f"import orcstream.blocking, pyarrow; result = {read}"
     (caller,) = (kind for kind in lock.takes_of(setup, "pyarrow.table(result)") if kind.kind == "caller")
     assert caller.takes <= OF_A_TABLE
 

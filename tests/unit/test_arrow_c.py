@@ -22,7 +22,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.codec.arrow._arrow_c import count_nulls, export_array, export_schema, export_stream
+from orcstream.codec.arrow._arrow_c import export_array, export_schema, export_stream, export_vectors
+from orcstream.codec.vectors._selection import count_nulls
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import Unsupported
 from orcstream.schema.schema import Schema
@@ -457,6 +458,46 @@ def test_stream_lets_go_of_its_source() -> None:
     assert all(ref() is None for ref in gone)
 
 
+class Whole:
+    def __init__(self, *vectors: Vector) -> None:
+        self.capsule = export_vectors(STRUCT, list(vectors))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.capsule
+
+
+def test_vectors_that_are_there() -> None:
+    table = pa.RecordBatchReader.from_stream(Whole(rows(3), rows(0), rows(2))).read_all()
+    assert table.column(0).to_pylist() == [0, 1, 2, 0, 1]
+    reader = pa.RecordBatchReader.from_stream(Whole(rows(3), rows(0), rows(2)))
+    assert [batch.num_rows for batch in reader] == [3, 0, 2]
+    with pytest.raises(StopIteration):
+        reader.read_next_batch()
+    assert pa.RecordBatchReader.from_stream(Whole()).read_all().num_rows == 0
+
+
+def test_vectors_that_nobody_takes_are_let_go() -> None:
+    vectors = [rows(1), rows(2)]
+    gone = [weakref.ref(vector.children[0].buffers[1]) for vector in vectors]
+    reader = pa.RecordBatchReader.from_stream(Whole(*vectors))
+    first = reader.read_next_batch()
+    del vectors, reader
+    gc.collect()
+    assert gone[0]() is not None
+    assert gone[1]() is None
+    assert first.num_rows == 1
+
+
+def test_a_vector_that_cannot_be_exported_lets_go_of_the_others() -> None:
+    whole, broken = rows(1), Vector(5, (None,), 0, 0, rows(1).children)
+    gone = weakref.ref(whole.children[0].buffers[1])
+    with pytest.raises(ValueError, match="shorter"):
+        export_vectors(STRUCT, [whole, broken])
+    del whole
+    gc.collect()
+    assert gone() is None
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 
@@ -470,7 +511,7 @@ def test_count_nulls(bitmap: bytes, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 9), (8, 1), (-1, 2), (0, -1), (2**62, 1)])
 def test_count_nulls_outside_of_the_bitmap(offset: int, length: int) -> None:
-    with pytest.raises(ValueError, match="bit"):
+    with pytest.raises(ValueError, match=r"bit|shorter"):
         count_nulls(b"\xff", offset, length)
 
 

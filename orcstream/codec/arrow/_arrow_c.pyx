@@ -20,7 +20,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from orcstream.codec._bitmaps cimport count_ones
 from orcstream.codec.arrow._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from orcstream.errors import Unsupported
 
@@ -69,6 +68,9 @@ cdef const char* STREAM_NAME = b"arrow_array_stream"
 # What an empty buffer points to: consumers read the first offset even of an array of length 0.
 cdef int64_t[4] ZEROS
 ZEROS[:] = [0, 0, 0, 0]
+
+# Bytes of a value, of primitive formats.
+cdef dict WIDTHS = {"c": 1, "s": 2, "i": 4, "f": 4, "td": 4, "l": 8, "g": 8, "ts": 8, "d": 16}
 
 # Largest offset + length; sizes in bits and in bytes stay far from overflow.
 cdef Py_ssize_t MAX_VALUES = 1 << 48
@@ -125,23 +127,6 @@ def export_stream(field, pull):
     stream.get_last_error = stream_last_error
     stream.release = release_stream
     return capsule
-
-
-def count_nulls(bitmap, Py_ssize_t offset, Py_ssize_t length):
-    """How many of the `length` bits from bit `offset` on are 0."""
-    cdef Py_buffer view
-    cdef Py_ssize_t set_count
-    if offset < 0 or length < 0 or offset > MAX_VALUES or length > MAX_VALUES:
-        raise ValueError("range of bits")
-    PyObject_GetBuffer(bitmap, &view, PyBUF_SIMPLE)
-    try:
-        if (offset + length + 7) // 8 > view.len:
-            raise ValueError("bitmap too short")
-        with nogil:
-            set_count = count_ones(<const uint8_t*> view.buf, offset, length)
-    finally:
-        PyBuffer_Release(&view)
-    return length - set_count
 
 
 # --- capsules -------------------------------------------------------------------------------------
@@ -334,7 +319,7 @@ cdef int fill_buffers(
     """Takes the buffers of a vector whose values end at `stop`; answers how many its format has."""
     cdef Py_UCS4 kind = format_[0]
     cdef Py_ssize_t last
-    cdef Py_ssize_t width = fixed_width(kind, format_)
+    cdef Py_ssize_t width = WIDTHS.get(format_[:2] if kind == u"t" else format_[:1], 0)
     cdef int count
     if format_.startswith("+ud:"):
         # No validity: null unions are nulls of child 0.
@@ -371,21 +356,6 @@ cdef int fill_buffers(
     elif take_offsets(parts, buffers[1], stop) > children[0].length:
         raise ValueError("a list's last offset is past its child's end")
     return count
-
-
-cdef Py_ssize_t fixed_width(Py_UCS4 kind, str format_) except -1:
-    """Bytes of a value of a primitive format, 0 for the others."""
-    if kind == u"c":
-        return 1
-    if kind == u"s":
-        return 2
-    if kind == u"i" or kind == u"f" or format_ == "tdD":
-        return 4
-    if kind == u"l" or kind == u"g" or format_.startswith("ts"):
-        return 8
-    if kind == u"d":
-        return 16
-    return 0
 
 
 cdef int check_count(tuple buffers, int count, str format_) except -1:

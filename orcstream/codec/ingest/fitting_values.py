@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
 
 import numpy as np
 
-from orcstream.codec.arrow._arrow_c import count_nulls
 from orcstream.codec.arrow._arrow_import import ArrowColumn
 from orcstream.codec.ingest._ingest import check_texts, fit_decimals, texts_of_views
 from orcstream.codec.ingest.refusals import Path, refuse, too_large
+from orcstream.codec.vectors._selection import count_nulls
 from orcstream.codec.vectors._texts import cut_texts
 from orcstream.codec.vectors.column import (
     DTYPES,

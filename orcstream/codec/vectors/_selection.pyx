@@ -1,6 +1,6 @@
 """Selections of rows: which of the rows of a vector are wanted, and in what order.
 
-Know masks and positions; must not know vectors. A selection is either a list of positions, or of runs of them where
+Know masks, bitmaps and positions; must not know vectors. A selection is either a list of positions, or of runs of them where
 runs are long on average: then values are moved by whole runs. Every position is proved to be below `rows` when the
 selection is made. All loops run without the GIL.
 """
@@ -9,6 +9,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._bitmaps cimport count_ones
 from orcstream.codec._memory cimport View, view_of
 
 cdef extern from *:
@@ -18,6 +19,8 @@ cdef extern from *:
     uint64_t LOW_BITS "ORC_LOW_BITS"
     int popcount "__builtin_popcountll"(uint64_t word) noexcept nogil
     int lowest_bit "__builtin_ctzll"(uint64_t word) noexcept nogil
+
+cdef Py_ssize_t MOST_BITS = (<Py_ssize_t> 1) << 48  # of a bitmap; sums are far from overflow
 
 
 cdef class Selection:
@@ -214,3 +217,15 @@ cdef Selection of_positions(Buffer positions, Py_ssize_t count, Py_ssize_t rows)
                 pairs[1] = 0
             pairs[1] += 1
     return made(count, rows, None, out, runs)
+
+
+def count_nulls(bitmap, Py_ssize_t offset, Py_ssize_t length):
+    """How many of the `length` bits from bit `offset` on are 0."""
+    cdef View view
+    cdef Py_ssize_t ones
+    if offset < 0 or length < 0 or offset > MOST_BITS or length > MOST_BITS:
+        raise ValueError("no range of bits")
+    view = view_of(bitmap, (offset + length + 7) // 8, 1)
+    with nogil:
+        ones = count_ones(view.ptr, offset, length)
+    return length - ones
