@@ -48,7 +48,7 @@ io.contract: _credentials _keywords _printable byterange errors io.loop
 io.urls: _credentials _keywords byterange errors io.contract io.loop
 
 batch_values: codec.vectors errors
-codec.arrow: _buffer codec codec.vectors errors schema
+codec.arrow: _buffer codec.vectors errors schema
 codec.convert: _buffer codec.vectors errors schema
 codec.hive: _buffer codec codec.vectors
 codec.metadata: _buffer _proto byterange codec codec.streams codec.vectors encryption errors schema

@@ -48,6 +48,7 @@ class Delivery:
 _CALL_BYTES = 16 << 20
 # So many windows of a column at most: batches may be of one row.
 _CALL_WINDOWS = 16
+_LARGE_WINDOW_BYTES = 64 << 10  # of a column
 # So many columns at most, of all calls at a time: of thousands, each holds some memory meanwhile.
 _RUNS_AT_WORK = 256
 
@@ -413,12 +414,15 @@ class DecodeQueue:
         return expected
 
     def _go_further(self, jobs: Sequence[Job], size: int) -> None:
-        """Add windows, as many as are worth a call, while what is decoded fits."""
+        """Add windows, as many as are worth a call, while they fit and leave room for other workers."""
         budget = self._budget
+        most = min(_CALL_BYTES, budget.decode_limit // (2 * self.workers))
+        # The objects of small vectors take memory that is not counted.
+        limit = budget.decode_limit if size >= len(jobs) * _LARGE_WINDOW_BYTES else budget.decode_limit // 4
         for _ in range(0 if self._sizes.unknown else _CALL_WINDOWS):
             for job in jobs:
-                has_room = budget.decoded + self._planned < budget.decode_limit // 2
-                if size >= _CALL_BYTES or not has_room or job.stop >= job.run.stripe.span_stops[job.run.span]:
+                has_room = budget.decoded + self._planned < limit
+                if size >= most or not has_room or job.stop >= job.run.stripe.span_stops[job.run.span]:
                     return
                 size += self._add_window(job)
 
