@@ -10,10 +10,10 @@ no lock of the interpreter.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -22,18 +22,17 @@ from orcstream.codec.encode._column import Round, Task
 from orcstream.codec.streams._packers import Packer
 from orcstream.codec.streams.compression import Compressor
 from orcstream.errors import UsageError
-from orcstream.io.loop.system import in_forked_children
+from orcstream.io.loop.system import call_on_thread, in_forked_children
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.uncancelled import end_task, run_in_thread
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from typing_extensions import Buffer
 
 
 T = TypeVar("T")
 
+# Threads of the process that join in rounds at once. Rounds go on without more.
 _MOST_HELPERS = 64
 
 
@@ -78,7 +77,7 @@ class Workers:
         helping = [_help(shared, other) for other in others]
         shared.run(_packer_of(own))
         for state in helping:
-            if not state.cancel():  # it has begun
+            if state is not None and not state.cancel():  # it has begun
                 state.result()
         shared.check()
         self._costs = [task.seconds for task in tasks]
@@ -86,41 +85,45 @@ class Workers:
         return then(own)
 
 
-def _help(shared: Round, compressor: Compressor | None) -> Future[None]:
-    """Ask a further thread to join. What is answered can be cancelled as long as none has begun."""
+def _help(shared: Round, compressor: Compressor | None) -> Future[None] | None:
+    """Ask a further thread to join; None where there is none. The answer can be cancelled until it begins."""
+    helpers = _helpers()
+    if not helpers.acquire(blocking=False):
+        return None
     helping: Future[None] = Future()
-    # Where no thread can be started, the round does without. What was asked may stand in the queue even so,
-    # until another thread takes it.
-    with suppress(RuntimeError):
-        _helpers().submit(_join, helping, shared, _packer_of(compressor))
+    try:
+        call_on_thread(partial(_join, helping, shared, _packer_of(compressor), helpers))
+    except RuntimeError:  # no thread can be started
+        helpers.release()
+        return None
     return helping
 
 
-def _join(helping: Future[None], shared: Round, packer: Packer | None) -> None:
+def _join(
+    helping: Future[None], shared: Round, packer: Packer | None, helpers: threading.BoundedSemaphore
+) -> None:
     if helping.set_running_or_notify_cancel():
         try:
             shared.run(packer)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that asked
             helping.set_exception(error)
-            raise
-        helping.set_result(None)
-
-
-def _packer_of(compressor: Compressor | None) -> Packer | None:
-    return None if compressor is None else compressor.packer
+        else:
+            helping.set_result(None)
+    helpers.release()
 
 
 @cache
-def _helpers() -> ThreadPoolExecutor:
-    """The threads of the process that join in rounds. A round goes on without those that are busy."""
-    # A thread may write after the last line of its program, when this cannot be imported any more.
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(_MOST_HELPERS, thread_name_prefix="orcstream encoding")
+def _helpers() -> threading.BoundedSemaphore:
+    """What lets threads help."""
+    return threading.BoundedSemaphore(_MOST_HELPERS)
 
 
 # A child has none of the threads.
 in_forked_children(_helpers.cache_clear)
+
+
+def _packer_of(compressor: Compressor | None) -> Packer | None:
+    return None if compressor is None else compressor.packer
 
 
 class Outflow:

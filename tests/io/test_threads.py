@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import ContextVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
 
+from orcstream.io.loop import system
 from orcstream.io.loop.uncancelled import run_in_thread
 
 # Longer than any test waits that does not fail.
@@ -47,6 +52,79 @@ async def test_the_answer_and_the_error() -> None:
     assert await run_in_thread(lambda: 5) == 5
     with pytest.raises(KeyError):
         await run_in_thread(lambda: os.environ["NO SUCH NAME"])
+
+
+async def test_an_error_of_generators() -> None:
+    """Futures of asyncio refuse it."""
+    with pytest.raises((StopIteration, RuntimeError)):
+        await run_in_thread(lambda: next(iter(())))
+
+
+class Held:
+    """Something that can be referred to weakly."""
+
+
+async def test_nothing_is_held_afterwards() -> None:
+    held, kept = Held(), Held()
+    gone = [weakref.ref(held), weakref.ref(kept)]
+
+    def fail(one: Held) -> None:
+        raise KeyError(one)
+
+    answer = await run_in_thread(lambda one=held: one)  # type: ignore[misc]
+    with suppress(KeyError):
+        await run_in_thread(lambda one=kept: fail(one))  # type: ignore[misc]
+    del held, kept, answer
+    assert await run_in_thread(lambda: 1) == 1  # on the same thread
+    assert [ref() for ref in gone] == [None, None]
+
+
+async def test_the_context_goes_along() -> None:
+    variable: ContextVar[int] = ContextVar("variable")
+    variable.set(5)
+    assert await run_in_thread(variable.get) == 5
+    await run_in_thread(lambda: variable.set(6))
+    assert variable.get() == 5
+
+
+def test_threads_outlive_loops() -> None:
+    async def thread() -> int:
+        return await run_in_thread(threading.get_ident)
+
+    assert len({asyncio.run(thread()) for _ in range(20)}) == 1
+
+
+def test_calls_come_while_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While calls come as they are about to."""
+    monkeypatch.setattr(system, "_IDLE_S", 0.001)
+    made: list[int] = []
+    for number in range(300):
+        over = threading.Event()
+
+        def call(over: threading.Event = over, number: int = number) -> None:
+            made.append(number)
+            over.set()
+
+        system.call_on_thread(call)
+        assert over.wait(LONG_S)
+        time.sleep(0.001 * (number % 3))
+    assert made == list(range(300))
+    monkeypatch.undo()
+    left = threading.active_count()
+    assert asyncio.run(run_in_thread(lambda: 5)) == 5
+    assert threading.active_count() <= left + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    async def answer() -> int:
+        return await run_in_thread(lambda: 5)
+
+    assert asyncio.run(answer()) == 5
+    child = os.fork()
+    if not child:
+        os._exit(asyncio.run(answer()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
 
 
 @pytest.mark.parametrize("native", [True, False])

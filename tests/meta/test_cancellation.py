@@ -19,8 +19,8 @@ SOURCES = [
 
 # Shields stop the cancellations of anyio alone, and are in this one place beside a task of its own.
 MAY_SHIELD = {"io/loop/uncancelled.py"}
-# The first waits in spite of it and raises it afterwards; the other does so on a thread, without one.
-MAY_SWALLOW = {"io/loop/uncancelled.py", "blocking/loop.py"}
+# The first waits in spite of it and raises it afterwards; the others do so on threads, without one.
+MAY_SWALLOW = {"io/loop/uncancelled.py", "blocking/loop.py", "writer/workers.py"}
 # The second owns the event loop and all that runs on it.
 MAY_CANCEL_TASKS = {"io/loop/uncancelled.py", "blocking/loop.py"}
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orcstream.io.loop.system import THREAD_NAME
+
 __all__ = ["Takes", "missing", "takes_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +43,8 @@ _COMPILERS = ("gcc", "cc", "clang")
 class Takes:
     """Of all threads of one kind.
 
-    `kind` is "caller" for the main thread, "loop" for that of `orcstream.blocking`, "worker" for those of
-    anyio, else the thread's name. `places` is empty where nobody asked for them.
+    `kind` is "caller" for the main thread, "loop" for that of `orcstream.blocking`, "worker" for those that
+    calls of loops are made on, else the thread's name. `places` is empty where nobody asked for them.
     """
 
     kind: str
@@ -119,7 +121,7 @@ def _kind(thread: threading.Thread) -> str:
         return "caller"
     if thread.name == "orcstream loop":
         return "loop"
-    return "worker" if thread.name.startswith("AnyIO worker thread") else thread.name
+    return "worker" if thread.name == THREAD_NAME else thread.name
 
 
 def _by_kind(report: list[str], kinds: dict[int | None, str]) -> list[dict[str, Any]]:

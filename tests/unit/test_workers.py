@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,27 +57,23 @@ helped, end = threading.Event(), threading.Event()
 def carry_out(
     monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Callable[[], Any]], object]
 ) -> tuple[Round, Callable[[], Any]]:
-    """A round that asks for help while no thread can be started; `meanwhile` is given what was asked."""
+    """A round that asks for help while all threads are busy; `meanwhile` is given what was asked."""
     asked: list[Callable[[], Any]] = []
-
-    def submit(function: Callable[..., Any], *args: Any) -> None:
-        asked.append(lambda: function(*args))
-        raise RuntimeError("can't start new thread")
-
     shared = Round(lambda: meanwhile(asked[0]))
-    monkeypatch.setattr(workers, "_helpers", lambda: SimpleNamespace(submit=submit))
+    monkeypatch.setattr(workers, "call_on_thread", asked.append)
     monkeypatch.setattr(workers, "Round", lambda _: shared)
 
     def then(_: object) -> int:
         return shared.running
 
-    async def main() -> int:
-        two: Any = [SimpleNamespace(seconds=0.0)] * 2
-        return await Workers(2, lambda: None).round(lambda: two, then)
-
     helped.clear()
-    assert anyio.run(main) == 0
+    assert anyio.run(a_round, then) == 0
     return shared, asked[0]
+
+
+async def a_round(then: Callable[[object], int]) -> int:
+    two: Any = [SimpleNamespace(seconds=0.0)] * 2
+    return await Workers(2, lambda: None).round(lambda: two, then)
 
 
 def test_a_helper_that_comes_when_a_round_is_over_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +82,7 @@ def test_a_helper_that_comes_when_a_round_is_over_does_nothing(monkeypatch: pyte
     assert shared.runs == 1
 
 
-def test_a_round_waits_for_whoever_helps_though_no_thread_could_be_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The pool has put it into its queue before it fails, and another of its threads takes it."""
-
+def test_a_round_waits_for_whoever_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(asked: Callable[[], Any]) -> None:
         threading.Thread(target=asked).start()
         assert helped.wait(10)
@@ -98,7 +91,7 @@ def test_a_round_waits_for_whoever_helps_though_no_thread_could_be_started(
     assert shared.runs == 2
 
 
-def test_a_round_does_not_wait_forever_for_a_helper_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_ends_when_a_helper_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(asked: Callable[[], Any]) -> None:
         monkeypatch.setattr(Round, "run", run_out)
         with ThreadPoolExecutor(1) as pool:
@@ -109,6 +102,24 @@ def test_a_round_does_not_wait_forever_for_a_helper_that_failed(monkeypatch: pyt
 
     with pytest.raises(MemoryError):
         carry_out(monkeypatch, take)
+
+
+@pytest.mark.parametrize("why", ["none can be started", "enough help"])
+def test_a_round_does_without_help(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    asked: list[Callable[[], Any]] = []
+
+    def refuse(call: Callable[[], Any]) -> None:
+        asked.append(call)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(workers, "_helpers", cache(lambda: threading.BoundedSemaphore(1)))
+    monkeypatch.setattr(workers, "call_on_thread", refuse)
+    monkeypatch.setattr(workers, "Round", lambda _: Round(lambda: None))
+    if why == "enough help":
+        workers._helpers().acquire()
+    for _ in range(3):
+        assert anyio.run(a_round, lambda _: 7) == 7
+    assert len(asked) == (0 if why == "enough help" else 3)
 
 
 def fail(ends: NDArray[np.int32]) -> None:

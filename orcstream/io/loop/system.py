@@ -1,15 +1,26 @@
-"""What the system gives this process: its cores, and children that are forked from it.
+"""What the system gives this process: cores, children that are forked from it, and threads.
 
-Knows the system's ways to say it. Must not know what becomes of either.
+Must not know loops, or what becomes of any of them.
+
+All loops share the threads, which are made as needed. Those of a loop would end with it: a program that calls
+`asyncio.run` for each read would make new ones for each. A thread that was idle for ten seconds ends. How
+many there are at once is for the limiters of those who call.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final, TypeAlias
 
+Call: TypeAlias = Callable[[], None]
+
+THREAD_NAME: Final = "orcstream worker"
+_IDLE_S = 10.0
 _ROOT = Path("/")
 
 
@@ -73,3 +84,48 @@ def _quota_in(folder: Path) -> float | None:
     except (OSError, ValueError, ZeroDivisionError):  # "max" is no number
         return None
     return cores if cores > 0 else None  # -1 is no quota
+
+
+# --- threads ---------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """A thread, and what it is to call."""
+
+    def __init__(self, call: Call) -> None:
+        self.calls: SimpleQueue[Call] = SimpleQueue()
+        self.calls.put(call)
+        # A daemon, since an idle one must not keep the interpreter from ending. Who waits for a call does so.
+        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
+
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            call()
+            del call  # and what it holds
+            _idle.append(self)
+
+    def _next(self) -> Call | None:
+        try:
+            return self.calls.get(timeout=_IDLE_S)
+        except Empty:
+            pass
+        try:
+            _idle.remove(self)
+        except ValueError:  # a call is on its way
+            return self.calls.get()
+        return None
+
+
+# The one that was idle last goes first: its memory is warm, and the others can end.
+_idle: list[_Worker] = []
+in_forked_children(_idle.clear)
+
+
+def call_on_thread(call: Call) -> None:
+    """Make a call, which must not raise, on a thread."""
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        _Worker(call)
+    else:
+        worker.calls.put(call)

@@ -5,20 +5,24 @@ a thread. asyncio's own `cancel`, of `wait_for`, `timeout` and a loop that ends,
 task of its own, and a thread would be left at work on descriptors and memory that belong to somebody else
 by then. Here both wait. What is cancelled before a thread has begun with it is never done.
 
-The threads are our own share of anyio's: those that a program keeps busy, perhaps with waiting for us, do
-not keep ours from ending.
+The threads are our own. A program that keeps its threads busy, perhaps with waiting for us, does not keep us
+from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from threading import Lock
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
+
+from orcstream.io.loop.system import call_on_thread
 
 T = TypeVar("T")
 
@@ -73,24 +77,78 @@ async def clean_up(error: BaseException, work: Callable[[], Awaitable[object]], 
 # --- threads ---------------------------------------------------------------------------------------
 
 
+class _Call(Generic[T]):
+    """A call on a thread, for a task that waits for it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Any = partial(copy_context().run, work)
+        self._loop = asyncio.get_running_loop()
+        self._turn = Lock()  # belongs to who comes first: the thread, or who gives the call up
+        self._answer: T | None = None
+        self._error: BaseException | None = None
+        self._is_over = False
+        self.over: asyncio.Future[None] = self._loop.create_future()
+
+    def give_up(self) -> bool:
+        """Whether the call has not begun; then it never will."""
+        return self._turn.acquire(blocking=False)
+
+    def make(self) -> None:
+        """For the thread."""
+        work, self._work = self._work, None
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            self._answer = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+            self._error = error
+        # Before anybody goes on: this thread may not get the lock again until much later.
+        del work
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._is_over = True
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def over_after_all(self) -> asyncio.Future[None]:
+        """For who was cancelled while waiting, since what is waited for is cancelled, too."""
+        self.over = self._loop.create_future()
+        if self._is_over:
+            self.over.set_result(None)
+        return self.over
+
+    def answer(self) -> T:
+        (answer, error), self._answer, self._error = (self._answer, self._error), None, None
+        if error is None:
+            return cast("T", answer)
+        try:
+            raise error
+        finally:
+            del error  # else it and this frame would hold each other
+
+
 async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter | None = None) -> T:
     """The answer of `work`, called on a thread; a cancellation is raised when it is over."""
-    state: Future[None] = Future()
-
-    def run() -> T:
-        if not state.set_running_or_notify_cancel():
-            raise RuntimeError("nobody waits for this any more")
-        try:
-            return work()
-        finally:
-            state.set_result(None)
-
+    limiter = limiter or own_limiter()
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    call = _Call(work)
     try:
-        return await anyio.to_thread.run_sync(run, limiter=limiter or own_limiter())
-    except asyncio.CancelledError:
-        if not state.cancel():
-            await until_done(asyncio.wrap_future(state))
-        raise
+        limiter.acquire_on_behalf_of_nowait(call)
+    except anyio.WouldBlock:
+        await limiter.acquire_on_behalf_of(call)
+    try:
+        call_on_thread(call.make)
+        try:
+            await call.over
+        except asyncio.CancelledError:
+            if not call.give_up():
+                await until_done(call.over_after_all())
+            raise
+        return call.answer()
+    finally:
+        limiter.release_on_behalf_of(call)
 
 
 async def called(work: Callable[[], T], *, is_large: bool) -> T:
