@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from orcstream.errors import UsageError
-from orcstream.io.loop.tasks import OneTask, Signal, first_failure, side_by_side
+from orcstream.io.loop.tasks import OneTask, Signal, deferred, first_failure, side_by_side
 from orcstream.io.loop.uncancelled import clean_up, end_task, until_over
 
 
@@ -281,3 +284,58 @@ async def test_a_cancellation_of_a_cleanup_is_raised() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await clean_up(ValueError(), cancelled)
+
+
+# --- calls that begin with their task
+
+
+@pytest.mark.parametrize("backend", ["group", "native"])
+async def test_a_deferred_call_that_is_cancelled_before_its_first_step(backend: str) -> None:
+    begun: list[int] = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if backend == "group":
+            with suppress(asyncio.CancelledError):
+                async with anyio.create_task_group() as tasks:
+                    others = asyncio.all_tasks()
+                    tasks.start_soon(deferred(work), 1)
+                    (asyncio.all_tasks() - others).pop().cancel()
+        else:
+            task = asyncio.create_task(deferred(work)(1))
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+        gc.collect()
+    assert begun == []
+
+
+@pytest.mark.parametrize("backend", ["group", "native"])
+async def test_a_deferred_call_is_like_any_other(backend: str) -> None:
+    steps: list[object] = []
+
+    async def work(number: int) -> None:
+        steps.append(number)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
+
+    async with anyio.create_task_group() as tasks:
+        if backend == "group":
+            tasks.start_soon(deferred(work), 1)
+        else:
+            task = asyncio.create_task(deferred(work)(1))
+        await asyncio.sleep(0.01)
+        assert steps == [1]
+        tasks.cancel_scope.cancel()
+        if backend == "native":
+            task.cancel()
+    if backend == "native":
+        await asyncio.wait([task])
+    assert steps == [1, "cancelled"]
+    deferred(work)(1).close()

@@ -11,6 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
@@ -32,6 +33,44 @@ class TaskStarter(Protocol):
         self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
     ) -> object:
         """Start a task; RuntimeError where no more are taken."""
+
+
+class _Deferred(Coroutine[Any, Any, None]):
+    """See `deferred`."""
+
+    def __init__(self, func: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        self._func = func
+        self._args = args
+        self._begun: Coroutine[Any, Any, None] | None = None
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._func(*self._args).__await__()
+
+    def send(self, value: Any) -> Any:
+        if self._begun is None:
+            self._begun = self._func(*self._args)
+        return self._begun.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._begun = self._begun or _nothing()
+        return self._begun.throw(*error)
+
+    def close(self) -> None:
+        if self._begun is not None:
+            self._begun.close()
+
+
+async def _nothing() -> None:
+    pass
+
+
+def deferred(func: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """For `start_soon`: call `func` when its task takes the first step.
+
+    A loop that ends cancels tasks before their first step. A coroutine that was made already then warns that
+    it was never awaited.
+    """
+    return partial(_Deferred, func)
 
 
 class Closable(ABC):
@@ -393,7 +432,7 @@ class Supervisor:
         name: object,
     ) -> None:
         self._count += 1
-        group.start_soon(self._run, func, args, name=name)
+        group.start_soon(deferred(self._run), func, args, name=name)
 
     async def _run(self, func: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...]) -> None:
         try:

@@ -27,7 +27,7 @@ import anyio
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, RetryPolicy, Suffix
-from orcstream.io.loop.tasks import Signal, TaskStarter
+from orcstream.io.loop.tasks import Signal, TaskStarter, deferred
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.estimate import CostEstimate, SlowRequests
 
@@ -189,7 +189,7 @@ class FetchScheduler:
             raise UsageError("the scheduler is closed")
         # The worker takes its ticket when it runs, not now: what is submitted together is sorted first.
         if self._worker_count < self._request_cap:
-            self._task_group.start_soon(self._work, name="orcstream fetch")
+            self._task_group.start_soon(deferred(self._work), name="orcstream fetch")
             self._worker_count += 1
         ticket = FetchTicket(self, range, priority, on_bytes, label)
         heappush(self._queue, (priority, self._submit_count, ticket))
@@ -329,14 +329,14 @@ class FetchScheduler:
 
         async with anyio.create_task_group() as tasks:
             sent_count = 1
-            tasks.start_soon(ask, name="orcstream fetch")
+            tasks.start_soon(deferred(ask), name="orcstream fetch")
             with anyio.move_on_after(limit_s):
                 await settled.wait()
             if not settled.is_set() and self._slow is not None and self._slow.may_hedge():
                 self._slow.hedge_count += 1
                 self._counts.request_count += 1
                 sent_count = 2
-                tasks.start_soon(ask, name="orcstream hedge")
+                tasks.start_soon(deferred(ask), name="orcstream hedge")
             await settled.wait()
             tasks.cancel_scope.cancel()
         if answers:

@@ -23,7 +23,7 @@ import anyio.lowlevel
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
 from orcstream.codec.streams.compression import Compression
 from orcstream.io.contract.byte_source import OnBytes
-from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.tasks import Signal, deferred
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.selection import (
@@ -234,7 +234,7 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until all is asked for; for the stream's task group."""
         if self._works is not None:
-            self._tasks.start_soon(self._control, self._works)
+            self._tasks.start_soon(deferred(self._control), self._works)
         while True:
             seen = self._wake.count
             await self._ask()
@@ -313,7 +313,7 @@ class Fetcher:
             for number, work in enumerate(works):
                 own = [at for at, owner in enumerate(plan.owners) if owner == number]
                 parts = [fetches[place] for at in own for place in places[at]]
-                tasks.start_soon(self._prepare, work, parts, prepared[number])
+                tasks.start_soon(deferred(self._prepare), work, parts, prepared[number])
             for one in prepared:
                 await one.ready.wait()
                 if one.error is not None:  # no stripe may follow the one that is missing
@@ -424,7 +424,7 @@ class Fetcher:
                 self._submit(
                     fetch, stripe.number, self._options.wave, window, partial(self._begin, wave, fetch)
                 )
-            self._tasks.start_soon(self._receive, wave)
+            self._tasks.start_soon(deferred(self._receive), wave)
         if len(missing) < len(pieces):
             self._on_arrival()
 
@@ -448,7 +448,7 @@ class Fetcher:
 
         async with anyio.create_task_group() as tasks:
             for fetch in wave.fetches:
-                tasks.start_soon(receive_one, fetch)
+                tasks.start_soon(deferred(receive_one), fetch)
 
     def _begin(self, wave: _Wave, fetch: _Fetch, there: RangeBuffer) -> None:
         """Hand on what is there of a request whose rest is on its way."""

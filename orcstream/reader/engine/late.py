@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector, vector_bytes
+from orcstream.io.loop.tasks import deferred
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
@@ -64,7 +65,7 @@ class LateReading:
         threads: DecodeThreads,
     ) -> None:
         self.pipeline.start(tasks, scheduler, works, verify, threads)
-        tasks.start_soon(self._run)
+        tasks.start_soon(deferred(self._run))
 
     def stop(self) -> None:
         self.pipeline.stop()

@@ -30,7 +30,7 @@ from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.column import Field, Mask, Vector, nulls_of, vector_bytes
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import UsageError
-from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.tasks import Signal, deferred
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.reader.engine.budget import MemoryBudget
@@ -112,12 +112,12 @@ class Pipeline:
         self.queue.workers, self.queue.permits = threads.at_once, threads.permits
 
         def start_worker() -> None:
-            tasks.start_soon(self._decode, threads.limiter)
+            tasks.start_soon(deferred(self._decode), threads.limiter)
 
         self._start_spare = start_worker
         for _ in range(threads.at_once):
             start_worker()
-        tasks.start_soon(self.fetcher.run)
+        tasks.start_soon(deferred(self.fetcher.run))
         self.wake()
 
     async def _decode(self, limiter: anyio.CapacityLimiter) -> None:
