@@ -18,7 +18,9 @@ import orcstream
 from bench import lineitem
 from bench.report import Figure, Timing, interleave
 
-SPEED = (1.5, 2.0)
+# Times pyarrow with two threads, at its levels: the least, and what is aimed at; and so at our defaults.
+SPEED = {"zstd": (2.6, 3.0), "zlib": (3.0, None), "snappy": (2.4, 3.0), "none": (2.6, 3.0)}
+SPEED_BY_DEFAULT = (1.5, 2.0)
 SIZE = (1.05, 1.02)
 # The level of pyarrow's own, which it has no parameter for.
 LEVELS = {"zstd": 1, "zlib": 2, "snappy": None, "none": None}
@@ -54,10 +56,11 @@ def _speeds(table: Any, codec: str, level: int | None, folder: Path, rounds: int
 
     times = interleave(rounds, before=remove, **actions)
     at = "" if level is None else f", level {level}"
-    figures = [_speed(f"{codec}{at}, 2 threads: as fast as pyarrow", times["pyarrow"], times["two"], *SPEED)]
+    what = f"{codec}{at}, 2 threads: as fast as pyarrow"
+    figures = [_speed(what, times["pyarrow"], times["two"], *SPEED[codec])]
     if level is not None:
         what = f"{codec}, default level, 2 threads: as fast as pyarrow at its own"
-        figures.append(_speed(what, times["pyarrow"], times["default"], *SPEED))
+        figures.append(_speed(what, times["pyarrow"], times["default"], *SPEED_BY_DEFAULT))
     figures.append(_speed(f"{codec}{at}, 1 thread: as fast as pyarrow", times["pyarrow"], times["one"]))
     return figures
 
