@@ -38,7 +38,7 @@ P = ParamSpec("P")
 
 # How long Ctrl-C waits for what it has cancelled, and the end of the program for everything.
 STOP_TIMEOUT_S = 5.0
-# They end with the loop, which must not wait for them.
+# Those end with the loop, which must not wait for them.
 _ANYIO_WORKER = "AnyIO worker thread"
 
 
@@ -52,8 +52,9 @@ class LoopThread:
         self._pending: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="orcstream loop", daemon=True)
         self._thread.start()
-        # Worker threads of the loop are no daemons, and the interpreter waits for those before it runs exit
-        # handlers; a thread like them, which waits for all others, is in time to end them.
+        # Foreign file systems are called on threads of anyio's, which are no daemons. The interpreter waits for
+        # those before it runs exit handlers; a thread like them, which waits for all others, is in time to end
+        # them, and calls of ours that have not ended.
         threading.Thread(target=self._end_with_program, name="orcstream end").start()
 
     def _run(self) -> None:
