@@ -52,9 +52,9 @@ class LoopThread:
         self._pending: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="orcstream loop", daemon=True)
         self._thread.start()
-        # Foreign file systems are called on threads of anyio's, which are no daemons. The interpreter waits for
-        # those before it runs exit handlers; a thread like them, which waits for all others, is in time to end
-        # them, and calls of ours that have not ended.
+        # Foreign file systems are called on threads of anyio's, which are no daemons. The interpreter waits
+        # for those before it runs exit handlers; a thread like them, which waits for all others, is in time
+        # to end them, and calls of ours that have not ended.
         threading.Thread(target=self._end_with_program, name="orcstream end").start()
 
     def _run(self) -> None:

@@ -6,6 +6,7 @@ quiet machine.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +21,7 @@ from bench import lineitem
 from tests.servers.loopback import RangeServer, range_server
 from tests.support import lock
 from tests.support.needs import not_here
-from tests.support.read_sources import Decodes
+from tests.support.read_sources import Decodes, counted_workers
 
 __all__ = ["range_server"]  # a fixture
 
@@ -183,15 +184,51 @@ async def test_a_result_becomes_a_table_without_the_lock(table: Any, folder: Pat
     assert caller.takes <= OF_A_TABLE
 
 
+class Counting:
+    """A thread that only counts, meanwhile."""
+
+    def __enter__(self) -> None:
+        self._goes_on = True
+        self._thread = threading.Thread(target=self._count)
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._goes_on = False
+        self._thread.join()
+
+    def _count(self) -> None:
+        count = 0
+        while self._goes_on:
+            count += 1
+
+
 async def test_a_spare_thread_decodes_while_another_waits_for_the_lock(table: Any, folder: Path) -> None:
     path = folder / "zstd-64.orc"
     if not path.exists():
         await write(table, path, "zstd", 64 * 1024)
     decodes = Decodes()
-    async with orcstream.open(path, observer=decodes) as file:
-        await file.read(decode_threads=1)
+    with counted_workers() as active:
+        for _ in range(20):  # until enough calls of a read have had to wait
+            async with orcstream.open(path, observer=decodes) as file:
+                with Counting():
+                    await file.read(decode_threads=1, memory_limit=16 << 20)
+            if active[1] > 1:
+                break
+    assert active[1] == 2
     assert decodes.at_once() == 1
-    assert len(decodes.threads) == 2
+
+
+async def test_a_read_that_is_alone_has_no_spare_thread(table: Any, folder: Path) -> None:
+    path = folder / "zstd-64.orc"
+    if not path.exists():
+        await write(table, path, "zstd", 64 * 1024)
+    for _ in range(20):  # other work on the machine delays calls, too
+        with counted_workers() as active:
+            async with orcstream.open(path) as file:
+                await file.read(decode_threads=1)
+        if active[1] == 1:
+            break
+    assert active[1] == 1
 
 
 @pytest.mark.parametrize(

@@ -301,16 +301,14 @@ def counted_workers() -> Iterator[list[int]]:
 
 
 class Decodes:
-    """Observes which threads decode, and when."""
+    """Observes when is decoded."""
 
     def __init__(self) -> None:
-        self.threads: set[int] = set()
         self._spans: list[orcstream.DecodeSpan] = []
 
     def on_request(self, span: orcstream.RequestSpan) -> None: ...
 
     def on_decode(self, span: orcstream.DecodeSpan) -> None:
-        self.threads.add(threading.get_ident())
         self._spans.append(span)
 
     def at_once(self) -> int:

@@ -398,8 +398,8 @@ class Supervisor:
 
     The supervisor ends with the last task, and the next one has another. Where the loop runs for ever (at a
     prompt, in a notebook) it is the topmost task, and as long as it lives so do anyio's worker threads, which
-    foreign file systems are called on. The interpreter waits for those at its end: a file that is open and idle
-    must not keep a program alive.
+    foreign file systems are called on. The interpreter waits for those at its end: a file that is open and
+    idle must not keep a program alive.
     """
 
     def __init__(self, name: str = "orcstream file") -> None:

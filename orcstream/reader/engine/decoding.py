@@ -44,8 +44,13 @@ class Delivery:
 
 
 # So much is decoded in one call, about, which takes some milliseconds; and its columns hold no more of chunks
-# in progress before those are counted.
-_CALL_BYTES = 16 << 20
+# in progress before those are counted. Each call waits for the interpreter's lock. Beside threads that run
+# Python this takes long, and calls are larger; else smaller ones share the columns out better.
+_CALL_BYTES = 8 << 20
+_CROWDED_CALL_BYTES = 16 << 20
+# So many calls more have waited so long for the lock than have not.
+_CROWDED_CALLS = 3
+_LONG_WAIT_S = 0.002
 # So many windows of a column at most: batches may be of one row.
 _CALL_WINDOWS = 16
 _LARGE_WINDOW_BYTES = 64 << 10  # of a column
@@ -85,6 +90,8 @@ class DecodeQueue:
         self._codecs: list[Codec] = []
         self.workers = 1  # as many as call `work` at a time
         self.permits = Permits(1)  # as many of them decode at a time
+        self._long_waits = 0
+        self._call_bytes = _CALL_BYTES
         self._planned = 0  # bytes that are expected of what workers have taken on
         self._stop = Stop()
         self._stripes: deque[StripeRun] = deque()
@@ -217,7 +224,7 @@ class DecodeQueue:
         while jobs:
             started = stopped = time.perf_counter()
             try:
-                most = min(_CALL_BYTES, self._budget.decoded_window_bytes)
+                most = min(self._call_bytes, self._budget.decoded_window_bytes)
                 started, stopped = self._decode(jobs, Turn(codec, room, most))
             except Exception as caught:  # noqa: BLE001  # there was no memory to begin with
                 for job in jobs:
@@ -245,9 +252,21 @@ class DecodeQueue:
         share, limit = self._share(jobs[0].run.stripe), self._budget.limit
         tasks = [task for job in jobs for task in job.begin(share, limit)]
         times = decode(tasks, turn, self._stop, self.permits)
+        self._note_wait(time.perf_counter() - times[1])
         for job in jobs:
             job.end()
         return times
+
+    def _note_wait(self, wait_s: float) -> None:
+        """Note how long a call waited for the interpreter's lock when it was done."""
+        self._long_waits = max(0, self._long_waits + (1 if wait_s > _LONG_WAIT_S else -1))
+        if self._long_waits >= _CROWDED_CALLS:
+            self._call_bytes = _CROWDED_CALL_BYTES
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether calls wait for threads that run Python."""
+        return self._call_bytes == _CROWDED_CALL_BYTES
 
     @staticmethod
     def _tell(observer: ReadObserver, jobs: Sequence[Job], started: float, stopped: float) -> None:
@@ -381,13 +400,13 @@ class DecodeQueue:
         worker's part.
         """
         jobs: list[Job] = []
-        room = most = size = reach = 0
+        room = most = size = reach = larger = 0
         while (run := self._peek()) is not None:
             stripe = run.stripe
             if not jobs:
                 room = self._dictionary_room(stripe)
                 most = -(-min(_RUNS_AT_WORK, len(stripe.runs)) // self.workers)
-            elif stripe is not jobs[0].run.stripe or len(jobs) >= most or max(size, reach) >= _CALL_BYTES:
+            elif stripe is not jobs[0].run.stripe or len(jobs) >= most or larger >= self._call_bytes:
                 break
             heappop(self._heap)
             run.queued = False
@@ -396,6 +415,7 @@ class DecodeQueue:
             jobs.append(job)
             size += self._add_window(job)
             reach += max(0, run.chunk_reach - run.chunk_bytes)
+            larger = max(size, reach)
         # The first rows of a read shall come soon.
         if jobs and (self._added > 1 or jobs[0].run.stripe.delivered):
             self._go_further(jobs, size)
@@ -416,7 +436,7 @@ class DecodeQueue:
     def _go_further(self, jobs: Sequence[Job], size: int) -> None:
         """Add windows, as many as are worth a call, while they fit and leave room for other workers."""
         budget = self._budget
-        most = min(_CALL_BYTES, budget.decode_limit // (2 * self.workers))
+        most = min(self._call_bytes, budget.decode_limit // (2 * self.workers))
         # The objects of small vectors take memory that is not counted.
         limit = budget.decode_limit if size >= len(jobs) * _LARGE_WINDOW_BYTES else budget.decode_limit // 4
         for _ in range(0 if self._sizes.unknown else _CALL_WINDOWS):

@@ -50,8 +50,8 @@ Transform: TypeAlias = Callable[[Vector], Vector]
 class DecodeThreads:
     """The threads of one read, of which `at_once` decode at a time. Its pipelines share them.
 
-    There is one thread more: it decodes while another one, which is done with a call, waits for the lock of
-    the interpreter.
+    Where calls wait for the interpreter's lock, there is one thread more: it decodes while another one, which
+    is done with a call, waits.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -159,7 +159,8 @@ class Pipeline:
         self._notified = False
         if self.queue.has_work():
             self._work.notify()
-            if self._start_spare is not None and self._at_work == self.queue.workers:
+            all_work = self._at_work == self.queue.workers
+            if all_work and self.queue.is_crowded and self._start_spare is not None:
                 self._start_spare()
                 self._start_spare = None
                 self.queue.workers += 1
