@@ -6,9 +6,9 @@ One line of JSON for each file: the outcome, the peak of memory over that before
 seconds it took, and how late the event loop was at most for a task that wakes up every few milliseconds.
 What comes out of a bomb that is legal is waited for so many seconds.
 
-Each file has a forked process of its own: memory that allocators keep after one file would be counted for the
-next, and how much they keep depends on which threads ran. The tiny file goes first in each, so that what is
-imported late and what threads need is not counted.
+Each of several files has a forked process of its own: memory that allocators keep after one file would be
+counted for the next, and how much they keep depends on which threads ran. The tiny file goes first in each,
+so that what is imported late and what threads need is not counted.
 """
 
 from __future__ import annotations
@@ -161,6 +161,9 @@ async def measure(operation: str, patience_s: float, tiny: str, path: str) -> No
 
 
 def main(operation: str, patience_s: str, tiny: str, *paths: str) -> None:
+    if len(paths) == 1:
+        asyncio.run(measure(operation, float(patience_s), tiny, *paths))
+        return
     asyncio.run(outcome(OPERATIONS[operation](tiny), float(patience_s)))
     for path in paths:
         process = os.fork()
