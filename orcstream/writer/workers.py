@@ -90,26 +90,33 @@ def _help(shared: Round, compressor: Compressor | None) -> Future[None] | None:
     helpers = _helpers()
     if not helpers.acquire(blocking=False):
         return None
-    helping: Future[None] = Future()
     try:
+        helping: Future[None] = Future()
         call_on_thread(partial(_join, helping, shared, _packer_of(compressor), helpers))
     except RuntimeError:  # no thread can be started
         helpers.release()
         return None
+    except BaseException:
+        helpers.release()
+        raise
     return helping
 
 
 def _join(
     helping: Future[None], shared: Round, packer: Packer | None, helpers: threading.BoundedSemaphore
 ) -> None:
-    if helping.set_running_or_notify_cancel():
+    try:
+        if not helping.set_running_or_notify_cancel():
+            return
         try:
             shared.run(packer)
         except BaseException as error:  # noqa: BLE001 - raised by the thread that asked
             helping.set_exception(error)
         else:
             helping.set_result(None)
-    helpers.release()
+    finally:
+        helpers.release()
+        del helping, shared  # the error and this frame would hold each other
 
 
 @cache

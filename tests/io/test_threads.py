@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.from_thread
@@ -77,6 +83,63 @@ async def test_nothing_is_held_afterwards() -> None:
     del held, kept, answer
     assert await run_in_thread(lambda: 1) == 1  # on the same thread
     assert [ref() for ref in gone] == [None, None]
+
+
+async def test_nothing_is_held_after_a_cancelled_call_that_failed(work: Work) -> None:
+    held = Held()
+    gone = weakref.ref(held)
+
+    def fail(one: Held) -> None:
+        work()
+        raise KeyError(one)
+
+    gc.disable()
+    try:
+        task = asyncio.create_task(run_in_thread(partial(fail, held)))
+        await begun(work)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        work.go_on.set()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        del held, task
+        assert await run_in_thread(lambda: 1) == 1
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+UNFINISHED = """
+    import asyncio, pathlib, sys, time
+    from orcstream.io.loop.uncancelled import run_in_thread
+    def work():
+        time.sleep(0.3)
+        pathlib.Path(sys.argv[1]).write_text("done")
+    async def main():
+        global task
+        task = asyncio.create_task(run_in_thread(work))
+        await asyncio.sleep(0.05)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+"""
+
+
+def test_a_program_waits_for_calls_that_its_loop_has_left(tmp_path: Path) -> None:
+    program = textwrap.dedent(UNFINISHED)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True, timeout=60)
+    assert (tmp_path / "t").read_text() == "done"
+
+
+def test_a_loop_of_another_program_runs_on_a_thread() -> None:
+    """A user's iterator, or keys, may run one, whatever says which library is running."""
+
+    async def inner() -> int:
+        return 5
+
+    async def outer() -> int:
+        return await run_in_thread(lambda: anyio.run(inner))
+
+    assert anyio.run(outer) == 5
 
 
 async def test_the_context_goes_along() -> None:

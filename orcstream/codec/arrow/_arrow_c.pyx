@@ -37,6 +37,7 @@ cdef extern from *:
     }
     """
     bint python_usable "orcstream_python_usable"() noexcept nogil
+    int64_t fetch_and_add "__sync_fetch_and_add"(int64_t* number, int64_t more) noexcept nogil
 
 cdef enum:
     FLAG_NULLABLE = 2
@@ -61,7 +62,7 @@ cdef struct StreamParts:
     bint pulls
     ArrowArray* arrays
     Py_ssize_t count
-    Py_ssize_t taken
+    int64_t taken
 
 cdef const char* STREAM_NAME = b"arrow_array_stream"
 
@@ -439,13 +440,14 @@ cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with
 
 cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
     cdef StreamParts* parts = <StreamParts*> stream.private_data
+    cdef int64_t index
     memset(out, 0, sizeof(ArrowArray))
     if parts.pulls:
         return pull_next(parts, out)
-    if parts.taken < parts.count:
-        out[0] = parts.arrays[parts.taken]
-        parts.arrays[parts.taken].release = NULL
-        parts.taken += 1
+    index = fetch_and_add(&parts.taken, 1)  # each of several threads gets another one
+    if index < parts.count:
+        out[0] = parts.arrays[index]
+        parts.arrays[index].release = NULL
     return 0
 
 
@@ -489,7 +491,7 @@ cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
 
 cdef void release_stream_parts(StreamParts* parts) noexcept with gil:
     cdef Py_ssize_t i
-    for i in range(parts.taken, parts.count):
+    for i in range(parts.count):
         release_one(&parts.arrays[i])
     free(parts.arrays)
     Py_DECREF(<object> parts.state)

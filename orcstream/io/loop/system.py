@@ -9,6 +9,7 @@ many there are at once is for the limiters of those who call.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -93,16 +94,23 @@ class _Worker:
     """A thread, and what it is to call."""
 
     def __init__(self, call: Call) -> None:
-        self.calls: SimpleQueue[Call] = SimpleQueue()
+        self.calls: SimpleQueue[Call | None] = SimpleQueue()
         self.calls.put(call)
-        # A daemon, since an idle one must not keep the interpreter from ending. Who waits for a call does so.
-        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
+        # A daemon, since an idle one must not keep the interpreter from ending. Calls are waited for at exit.
+        self.thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        _workers.add(self)
+        try:
+            self.thread.start()
+        except BaseException:
+            _workers.discard(self)
+            raise
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
             call()
             del call  # and what it holds
             _idle.append(self)
+        _workers.discard(self)
 
     def _next(self) -> Call | None:
         try:
@@ -118,7 +126,19 @@ class _Worker:
 
 # The one that was idle last goes first: its memory is warm, and the others can end.
 _idle: list[_Worker] = []
+_workers: set[_Worker] = set()
 in_forked_children(_idle.clear)
+in_forked_children(_workers.clear)
+
+
+def _wait_for_calls() -> None:
+    """Wait until no call is under way, those that their loops have left behind included."""
+    for worker in list(_workers):
+        worker.calls.put(None)
+        worker.thread.join()
+
+
+atexit.register(_wait_for_calls)
 
 
 def call_on_thread(call: Call) -> None:

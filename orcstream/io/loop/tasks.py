@@ -26,6 +26,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+_WRAPS_COROUTINES = hasattr(anyio, "TaskHandle")
+
+
 class TaskStarter(Protocol):
     """What owns tasks: a task group of anyio's, or something that makes one when it is first asked."""
 
@@ -43,12 +46,15 @@ class _Deferred(Coroutine[Any, Any, None]):
         self._args = args
         self._begun: Coroutine[Any, Any, None] | None = None
 
+    def _begin(self) -> Coroutine[Any, Any, None]:
+        arguments, self._args = self._args, ()
+        return self._func(*arguments)
+
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._func(*self._args).__await__()
+        return self._begin().__await__()
 
     def send(self, value: Any) -> Any:
-        if self._begun is None:
-            self._begun = self._func(*self._args)
+        self._begun = self._begun or self._begin()
         return self._begun.send(value)
 
     def throw(self, *error: Any) -> Any:
@@ -68,9 +74,9 @@ def deferred(func: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Co
     """For `start_soon`: call `func` when its task takes the first step.
 
     A loop that ends cancels tasks before their first step. A coroutine that was made already then warns that
-    it was never awaited.
+    it was never awaited, since anyio 4.14; before, anyio takes no other coroutines than those of `async def`.
     """
-    return partial(_Deferred, func)
+    return partial(_Deferred, func) if _WRAPS_COROUTINES else func
 
 
 class Closable(ABC):

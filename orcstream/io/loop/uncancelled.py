@@ -12,9 +12,10 @@ from ending.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast
@@ -77,11 +78,20 @@ async def clean_up(error: BaseException, work: Callable[[], Awaitable[object]], 
 # --- threads ---------------------------------------------------------------------------------------
 
 
+def _context_of_threads() -> Context:
+    """The context, but that no event loop runs in it."""
+    context = copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context
+
+
 class _Call(Generic[T]):
     """A call on a thread, for a task that waits for it."""
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self._work: Any = partial(copy_context().run, work)
+        self._work: Any = partial(_context_of_threads().run, work)
         self._loop = asyncio.get_running_loop()
         self._turn = Lock()  # belongs to who comes first: the thread, or who gives the call up
         self._answer: T | None = None
@@ -119,8 +129,13 @@ class _Call(Generic[T]):
             self.over.set_result(None)
         return self.over
 
+    def forget(self) -> None:
+        """Let go of what came of the call, which nobody looks at."""
+        self._answer = self._error = None
+
     def answer(self) -> T:
-        (answer, error), self._answer, self._error = (self._answer, self._error), None, None
+        answer, error = self._answer, self._error
+        self.forget()
         if error is None:
             return cast("T", answer)
         try:
@@ -144,7 +159,10 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
             await call.over
         except asyncio.CancelledError:
             if not call.give_up():
-                await until_done(call.over_after_all())
+                try:
+                    await until_done(call.over_after_all())
+                finally:
+                    call.forget()
             raise
         return call.answer()
     finally:

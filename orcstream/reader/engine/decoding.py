@@ -48,7 +48,8 @@ class Delivery:
 # Python this takes long, and calls are larger; else smaller ones share the columns out better.
 _CALL_BYTES = 8 << 20
 _CROWDED_CALL_BYTES = 16 << 20
-# So many calls more have waited so long for the lock than have not.
+# A call that waits so long for the lock counts one up, one that does not counts one down again. At this count
+# the read is among threads that run Python, to its end.
 _CROWDED_CALLS = 3
 _LONG_WAIT_S = 0.002
 # So many windows of a column at most: batches may be of one row.
