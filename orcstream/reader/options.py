@@ -26,7 +26,7 @@ Columns = Sequence[str | tuple[str, ...]]
 Where: TypeAlias = "Expr | Sequence[Any] | None"
 
 
-# So much of the memory for each thread that decodes by default, which works on 16 MiB of rows at a time.
+# Memory for each thread that decodes by default. A thread decodes up to 16 MiB of rows at a time.
 _THREAD_BYTES = 32 << 20
 _LEAST_THREADS = 2
 

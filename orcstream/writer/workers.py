@@ -86,7 +86,7 @@ class Workers:
 
 
 def _help(shared: Round, compressor: Compressor | None) -> Future[None] | None:
-    """Ask a further thread to join; None where there is none. The answer can be cancelled until it begins."""
+    """Ask a further thread to join. Return a future to cancel before it begins; None without a thread."""
     helpers = _helpers()
     if not helpers.acquire(blocking=False):
         return None

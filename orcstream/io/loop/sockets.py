@@ -3,8 +3,7 @@
 Python's own give the lock away at each call, and take it again. Beside a thread that runs Python this takes
 up to 5 ms (`sys.getswitchinterval`), while to copy a megabyte from the kernel takes a tenth of a millisecond:
 beside such a thread, a scan from afar took four times as long as alone. With these it takes less than twice
-as long.
-Must not know stores or HTTP.
+as long. Must not know stores or HTTP.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class _Call(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Any = partial(_context_of_threads().run, work)
         self._loop = asyncio.get_running_loop()
-        self._turn = Lock()  # belongs to who comes first: the thread, or who gives the call up
+        self._turn = Lock()  # taken once, by the thread that makes the call or by the caller that gives it up
         self._answer: T | None = None
         self._error: BaseException | None = None
         self._is_over = False
@@ -122,8 +122,8 @@ class _Call(Generic[T]):
         if not self.over.done():
             self.over.set_result(None)
 
-    def over_after_all(self) -> asyncio.Future[None]:
-        """For who was cancelled while waiting, since what is waited for is cancelled, too."""
+    def renewed(self) -> asyncio.Future[None]:
+        """Return a new future for the end: a task that is cancelled cancels the one that it waits for."""
         self.over = self._loop.create_future()
         if self._is_over:
             self.over.set_result(None)
@@ -160,7 +160,7 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
         except asyncio.CancelledError:
             if not call.give_up():
                 try:
-                    await until_done(call.over_after_all())
+                    await until_done(call.renewed())
                 finally:
                     call.forget()
             raise
