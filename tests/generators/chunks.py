@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 
 from tests.reference import compression
 
@@ -30,10 +31,11 @@ def ways(data: bytes, seed: int = 0) -> Iterator[list[bytes]]:
         yield pieces(data, [rng.randint(1, 100) for _ in range(1000)])
 
 
-def framed(data: bytes, sizes: Sequence[int], *, deflate: bool) -> bytes:
-    """Compression chunks of the given decompressed sizes, deflated or stored."""
+def framed(data: bytes, sizes: Sequence[int], *, deflate: bool | Sequence[bool]) -> bytes:
+    """Compression chunks of the given decompressed sizes, deflated or stored, each or in turns."""
     out = bytearray()
-    for piece in pieces(data, sizes):
-        packed = compression.deflate(piece) if deflate else piece
-        out += compression.header(len(packed), not deflate) + packed
+    turns = cycle([deflate] if isinstance(deflate, bool) else deflate)
+    for piece, deflates in zip(pieces(data, sizes), turns, strict=False):
+        packed = compression.deflate(piece) if deflates else piece
+        out += compression.header(len(packed), not deflates) + packed
     return bytes(out)

@@ -133,6 +133,32 @@ def test_looking_taking_and_dropping(runs: Runs, seed: int) -> None:
     fed.ensure(0)
 
 
+@hypothesis.settings(max_examples=share(60))
+@hypothesis.given(seed=st.integers(0, 1 << 32))
+def test_long_runs_across_stored_chunks(seed: int) -> None:
+    """Runs of 4 KB lie across borders of chunks and of pieces, which are larger than that, or smaller."""
+    rng = random.Random(seed)
+    values = [rng.getrandbits(62) for _ in range(4096)]
+    data = b"".join(rle_v2.direct(values[at : at + 512], signed=True) for at in range(0, 4096, 512))
+    top = rng.choice((700, 6000, 20_000))
+    turns = [rng.random() < 0.2 for _ in range(9)]
+    framed = chunks.framed(data, [rng.randint(1, top) for _ in range(60)], deflate=turns)
+    cuts = chunks.pieces(framed, [rng.randint(1, rng.choice((900, 9000, 40_000))) for _ in range(99)])
+    fed = fed_of(Runs("rle_v2", []), cuts, Compression.ZLIB, 20_000)
+    at = 0
+    while at < len(values):
+        count = min(rng.choice((1, 100, 511, 1500)), len(values) - at)
+        assert fed.take(count) == values[at : at + count]
+        at += count
+    stream = InputStream(compressed=True, block_size=20_000)
+    for piece in cuts:
+        stream.feed(piece, last=piece is cuts[-1])
+    out, decompress = b"", Decompressor(Compression.ZLIB)
+    while part := bytes(stream.read(rng.choice((10, 5000, 25_000)), decompress)):
+        out += part
+    assert out == data
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("deflate", [False, True])
 def test_chunk_edges(encoding: str, deflate: bool) -> None:

@@ -34,6 +34,9 @@ cdef class InputStream:
     cdef readonly long long consumed
     # Decompressed bytes before the position at which reading begins.
     cdef Py_ssize_t to_skip
+    # Of a chunk that is stored as it is: bytes that are still to come, all at hand, and those that were read.
+    cdef Py_ssize_t stored
+    cdef Py_ssize_t stored_done
     cdef readonly bint complete
     # Decompressed side: data[pos:end], in the piece of number `window`, else in `scratch`.
     cdef const uint8_t* data
@@ -52,13 +55,13 @@ cdef class InputStream:
     cdef Py_ssize_t skip_bytes(self, Py_ssize_t count, Codec codec) except -1 nogil
     cdef Py_ssize_t hold(self, bint trim) except -1
     cdef bint _settle(self, Codec codec) except -1 nogil
-    cdef bint _more_plain(self) except -1 nogil
+    cdef bint _more_stored(self, Py_ssize_t left, Py_ssize_t done) except -1 nogil
     cdef Py_ssize_t _next_chunk(self, bint* original) except -2 nogil
     cdef int _open(self, Py_ssize_t index, long long file_offset) except -1 nogil
     cdef int _decrypt(self, Py_ssize_t index, long long file_offset) except -1 with gil
     cdef int _peek(self, uint8_t* out, Py_ssize_t count) except -1 nogil
     cdef const uint8_t* _take(self, Py_ssize_t count) except NULL nogil
     cdef int _advance(self, Py_ssize_t count) except -1 nogil
-    cdef int _reserve(self, Py_ssize_t extra) except -1 nogil
+    cdef int _reserve(self, Py_ssize_t extra, Py_ssize_t largest_rest) except -1 nogil
     cdef Py_ssize_t _inflate(self, Py_ssize_t length, uint8_t* out, Codec codec) except -1 nogil
     cdef int _locate(self) except -1 with gil

@@ -24,8 +24,8 @@ cdef enum:
     HEADER_BYTES = 3
     # A window's rest is at most one run long (4 KiB); leave room so that scratch memory is allocated once.
     REST_BYTES = 8192
-    # How much of the next piece of an uncompressed stream joins a rest before the piece itself is the window again.
-    JOIN_BYTES = 65536
+    # How much of bytes that are stored as they are joins a rest, before their piece itself is the window again.
+    JOIN_BYTES = 4096
     # How much is decrypted at a time: longer pieces would stand in memory twice.
     DECRYPT_BYTES = 262144
 
@@ -123,6 +123,7 @@ cdef class InputStream:
         self.data = NULL
         self.pos = self.end = 0
         self.window = -1
+        self.stored = self.stored_done = 0
         self.to_skip = bytes_to_skip
 
     def held_bytes(self, bint trim):
@@ -200,27 +201,19 @@ cdef class InputStream:
             if self.pos < self.end:
                 return True
         if not self.compressed:
-            return self._more_plain()
+            if self.head == self.piece_count:
+                return False
+            return self._more_stored(self.pieces[self.head].size - self.head_pos, self.head_pos)
+        if self.stored:
+            return self._more_stored(self.stored, self.stored_done)
         length = self._next_chunk(&original)
         if length < 0:
             return False
         if original:
-            if length == 0:
-                return True
-            if self.pos == self.end and length <= self.pieces[self.head].size - self.head_pos:
-                # Stored as it is: the window is the piece itself.
-                self._open(self.head, self.head_offset)
-                self.window = self.head
-                self.data = self.pieces[self.head].ptr
-                self.pos = self.head_pos
-                self.end = self.head_pos + length
-                self._advance(length)
-                return True
-            self._reserve(length)
-            memcpy(self.scratch.ptr + self.end, self._take(length), length)
-            self.end += length
-            return True
-        self._reserve(self.block_size)
+            self.stored = length
+            self.stored_done = 0
+            return length == 0 or self._more_stored(length, 0)
+        self._reserve(self.block_size, REST_BYTES)
         self.end += self._inflate(length, self.scratch.ptr + self.end, codec)
         return True
 
@@ -236,20 +229,15 @@ cdef class InputStream:
                 memcpy(out + done, self.data + self.pos, size)
                 self.pos += size
                 done += size
-            elif self.compressed and count - done >= self.block_size:
+            elif self.compressed and not self.stored and count - done >= self.block_size:
                 length = self._next_chunk(&original)
                 if length < 0:
                     break
-                if not original:
-                    done += self._inflate(length, out + done, codec)
-                elif length <= count - done:
-                    if length:
-                        memcpy(out + done, self._take(length), length)
-                    done += length
+                if original:
+                    self.stored = length
+                    self.stored_done = 0
                 else:
-                    self._reserve(length)
-                    memcpy(self.scratch.ptr + self.end, self._take(length), length)
-                    self.end += length
+                    done += self._inflate(length, out + done, codec)
             elif not self.more(codec):
                 break
         return done
@@ -275,25 +263,27 @@ cdef class InputStream:
                 raise self.corrupt(f"a position {count} bytes behind the end of the stream")
         return count == 0
 
-    cdef bint _more_plain(self) except -1 nogil:
+    cdef bint _more_stored(self, Py_ssize_t left, Py_ssize_t done) except -1 nogil:
+        """Append bytes that are stored as they are: of `left` that are at hand, which follow `done` such bytes."""
         cdef Py_ssize_t rest = self.end - self.pos
-        cdef Py_ssize_t size
-        if self.head == self.piece_count:
-            return False
+        cdef Py_ssize_t size = min(left, self.pieces[self.head].size - self.head_pos)
         self._open(self.head, self.head_offset)
-        if rest <= self.head_pos:
+        if rest <= min(done, self.head_pos):
             # What is unread came from this very piece (or is nothing): the window is the piece itself.
             self.window = self.head
             self.data = self.pieces[self.head].ptr
             self.pos = self.head_pos - rest
-            self.end = self.pieces[self.head].size
-            self._advance(self.end - self.head_pos)
-            return True
-        size = min(self.pieces[self.head].size - self.head_pos, <Py_ssize_t> JOIN_BYTES)
-        self._reserve(size)
-        memcpy(self.scratch.ptr + self.end, self.pieces[self.head].ptr + self.head_pos, size)
-        self.end += size
+            self.end = self.head_pos + size
+            give_block(&self.scratch)  # thousands of columns would each keep it up to the next border
+        else:
+            size = min(size, <Py_ssize_t> JOIN_BYTES)
+            self._reserve(size, rest)
+            memcpy(self.scratch.ptr + self.end, self.pieces[self.head].ptr + self.head_pos, size)
+            self.end += size
         self._advance(size)
+        if self.compressed:
+            self.stored -= size
+            self.stored_done += size
         return True
 
     cdef Py_ssize_t _next_chunk(self, bint* original) except -2 nogil:
@@ -379,12 +369,15 @@ cdef class InputStream:
             self.head_pos = 0
         return 0
 
-    cdef int _reserve(self, Py_ssize_t extra) except -1 nogil:
-        """Make the window writable memory of our own with `extra` bytes of room behind it."""
+    cdef int _reserve(self, Py_ssize_t extra, Py_ssize_t largest_rest) except -1 nogil:
+        """Make the window writable memory of our own with `extra` bytes of room behind it.
+
+        Windows whose rest is no larger than `largest_rest` can use the same memory later.
+        """
         cdef Py_ssize_t rest = self.end - self.pos
         cdef Block larger
         if self.scratch.ptr == NULL or self.scratch.nbytes < rest + extra:
-            take_block(&larger, extra + max(rest, <Py_ssize_t> REST_BYTES))
+            take_block(&larger, extra + max(rest, largest_rest))
             if rest:
                 memcpy(larger.ptr, self.data + self.pos, rest)
             give_block(&self.scratch)
