@@ -27,6 +27,8 @@ from tests.reference.types import T, Union, parse
 from tests.support.effort import share
 from tests.support.kernels import Column, rows_of
 
+pytestmark = pytest.mark.usefixtures("simd")
+
 ALL = strategies.schemas(strategies.EVERYTHING, unions=True, depth=4, plain_names=True)
 OPTIONS = st.fixed_dictionaries(
     {},

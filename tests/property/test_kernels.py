@@ -22,6 +22,8 @@ from tests.reference.varint import unzigzag, wrap, write_signed, write_varint, z
 from tests.support.effort import share, some
 from tests.support.kernels import Fed, decode
 
+pytestmark = pytest.mark.usefixtures("simd")
+
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 EDGES = (0, 1, -1, 127, 128, -128, 255, 1 << 31, 1 << 32, 1 << 55, 1 << 56, HIGH - 1, HIGH, LOW, LOW + 1)
 SIGNED = pytest.mark.parametrize("signed", [False, True], ids=["unsigned", "signed"])

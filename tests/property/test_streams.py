@@ -25,6 +25,8 @@ from tests.reference.varint import write_signed
 from tests.support.effort import share
 from tests.support.kernels import Fed
 
+pytestmark = pytest.mark.usefixtures("simd")
+
 ENCODINGS = ("byte", "boolean", "rle_v1", "rle_v2", "varint128", "raw1", "raw4", "raw8")
 
 

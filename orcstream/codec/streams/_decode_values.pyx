@@ -24,10 +24,20 @@ from orcstream.codec._bits cimport (
     unzigzag,
     width_of,
 )
+from orcstream.codec.streams cimport _simd
+from orcstream.codec.streams._simd cimport simd_unpack, simd_varints
 
 cdef enum:
     RUN_VALUES = 512
     MAX_PATCHES = 31
+
+
+_simd.use_simd(True)
+
+
+def use_simd(bint wanted):
+    """Use what the processor has for many values at a time, or do without; answers whether it is used."""
+    return bool(_simd.use_simd(wanted))
 
 
 cdef int decode_bytes(
@@ -138,33 +148,39 @@ cdef int decode_v1(
 
 
 cdef void unpack(
-    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
+    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count, bint signed
 ) noexcept nogil:
     """`count` big-endian values of `width` bits; `size` bytes may be read, at least the values' own."""
-    cdef Py_ssize_t index = 0, bit, wide, at
+    cdef Py_ssize_t begun = simd_unpack(data, size, width, out, count, signed)
+    cdef Py_ssize_t index
+    unpack_from(begun, data, size, width, out, count)
+    if signed:
+        for index in range(begun, count):
+            out[index] = unzigzag(<uint64_t> out[index])
+
+
+cdef void unpack_from(
+    Py_ssize_t first, const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
+) noexcept nogil:
+    """As `unpack`, of values that are not signed, from the one of index `first` on."""
+    cdef Py_ssize_t index = 0, bit = first * width, wide = 0, at
     cdef int shift = 64 - width, have, need
     cdef uint64_t value
     if width == 8:
-        for index in range(count):
+        for index in range(first, count):
             out[index] = data[index]
         return
     if width == 16:
-        for index in range(count):
+        for index in range(first, count):
             out[index] = (<int64_t> data[2 * index] << 8) | data[2 * index + 1]
         return
-    if width == 64:
-        for index in range(count):
-            out[index] = <int64_t> load_be64(data + 8 * index)
-        return
-    # Values whose 8-byte load stays inside the input; widths are at most 56 here, so 8 bytes hold any.
-    wide = 0
+    # Values whose 8-byte load stays inside the input; widths are 64, or at most 56 here, so 8 bytes hold any.
     if size >= 8:
         wide = min(count, ((size - 8) * 8 + 7) // width + 1)
-    bit = 0
-    for index in range(wide):
+    for index in range(first, wide):
         out[index] = <int64_t> ((load_be64(data + (bit >> 3)) << (bit & 7)) >> shift)
         bit += width
-    for index in range(wide, count):
+    for index in range(max(first, wide), count):
         at = bit >> 3
         have = 8 - <int> (bit & 7)
         value = data[at] & (0xFF >> (bit & 7))
@@ -175,15 +191,6 @@ cdef void unpack(
             have += 8
         out[index] = <int64_t> (value >> (have - need))
         bit += width
-
-
-cdef void unpack_zigzag(
-    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
-) noexcept nogil:
-    cdef Py_ssize_t index
-    unpack(data, size, width, out, count)
-    for index in range(count):
-        out[index] = unzigzag(<uint64_t> out[index])
 
 
 cdef Py_ssize_t run_length(const uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -221,10 +228,7 @@ cdef int decode_run(
         body = (width * length + 7) // 8
         if size < 2 + body:
             return MORE
-        if signed:
-            unpack_zigzag(data + 2, size - 2, width, out, length)
-        else:
-            unpack(data + 2, size - 2, width, out, length)
+        unpack(data + 2, size - 2, width, out, length, signed)
         taken[0] = 2 + body
         return FULL
     if kind == 2:
@@ -258,8 +262,8 @@ cdef int decode_patched(
         base = 0 - (base ^ sign)
     data += 4 + base_width
     size -= 4 + base_width
-    unpack(data, size, width, out, length)
-    unpack(data + body, size - body, entry_width, patches, patch_count)
+    unpack(data, size, width, out, length, False)
+    unpack(data + body, size - body, entry_width, patches, patch_count, False)
     for index in range(patch_count):
         entry = <uint64_t> patches[index]
         patch = entry & (((<uint64_t> 1) << patch_width) - 1) if patch_width < 64 else entry
@@ -318,7 +322,7 @@ cdef int decode_delta(
         return MORE
     value += delta
     out[1] = <int64_t> value
-    unpack(data + at, size - at, width, out + 2, length - 2)
+    unpack(data + at, size - at, width, out + 2, length - 2, False)
     if <int64_t> delta < 0:
         for index in range(2, length):
             value -= <uint64_t> out[index]
@@ -392,10 +396,14 @@ cdef extern from *:
 cdef int decode_varint128(
     const uint8_t* data, Py_ssize_t size, uint64_t* out, Py_ssize_t count, Cursor* cursor
 ) noexcept nogil:
-    cdef Py_ssize_t at = 0, done = 0, start
+    cdef Py_ssize_t at = 0, done = 0, read = 0, start
     cdef uint64_t low, high, part, sign
     cdef int used = 0, shift, status = FULL
     while done < count:
+        at += simd_varints(data + at, size - at, out + 2 * done, count - done, &read)
+        done += read
+        if done == count:
+            break
         if size - at >= 8:
             low = varint8(load_le64(data + at), &used)
             if used:
