@@ -161,6 +161,33 @@ async def test_a_disk_that_fails_at_any_call(tmp_path: Path, *, overwrite: bool)
     assert made[-1] == "fsync"
 
 
+async def test_a_large_file_comes_to_the_disk_while_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it at the end took 0.1 s for 230 MB, while nothing was encoded any more."""
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))
+    sink = await open_sink(tmp_path / "a.orc", sink_options={"part_bytes": 8 << 20})
+    for _ in range(10):
+        await sink.write(bytes(8 << 20))
+    await commit(await sink.prepare())
+    await sink.aclose()
+    assert len(flushed) == 2
+    assert min(flushed) >= 32 << 20
+    assert (tmp_path / "a.orc").stat().st_size == 80 << 20
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    sink = await open_sink(tmp_path / "b.orc", sink_options={"part_bytes": 8 << 20})
+    await sink.write(bytes(32 << 20))
+    with pytest.raises(SinkError):
+        await sink.prepare()
+    await sink.abort()
+    assert [one.name for one in tmp_path.iterdir()] == ["a.orc"]
+
+
 async def test_an_abort_that_fails_names_what_is_left(tmp_path: Path) -> None:
     sink = await open_sink(tmp_path / "a.orc", sink_options=PARTS)
     await sink.write(DATA)

@@ -1,9 +1,10 @@
 """Local files: written beside the target under a hidden name, then renamed over it.
 
-Knows files, links and folders. The file is flushed to the disk before it is prepared, its folder after the
-rename; so after a crash of the machine there is the earlier file or the new one. With ``overwrite=False`` the
-name is made by a hard link, which fails where there is one already. A target that is a symbolic link stays
-one: what it points to is replaced. The new file has the permissions of the one that it replaces.
+Knows files, links and folders. The file is flushed to the disk while it grows and before it is prepared, its
+folder after the rename; so after a crash of the machine there is the earlier file or the new one. With
+``overwrite=False`` the name is made by a hard link, which fails where there is one already. A target that is
+a symbolic link stays one: what it points to is replaced. The new file has the permissions of the one that it
+replaces.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,7 @@ from orcstream.io.contract.byte_sink import (
     state_of,
     temporary_name,
 )
-from orcstream.io.stores.local.source import WRITE_ONLY, in_thread, set_mode, sync_folder, write_at
+from orcstream.io.stores.local.source import WRITE_ONLY, in_thread, set_mode, sync_data, sync_folder, write_at
 from orcstream.io.urls import StoreUrl, local_path
 
 # What file systems without hard links answer to one.
@@ -88,6 +90,10 @@ class LocalStore(MovingStore[LocalFile]):
         return await in_thread(lambda: list(_temporaries(self._path)), self._url)
 
 
+# So much is brought to the disk at a time while more is encoded, not all of a file at its end.
+_SYNCED_BYTES = 32 << 20
+
+
 class _Upload:
     retries_parts = False  # what a disk refuses once, it refuses again
 
@@ -98,13 +104,15 @@ class _Upload:
         self._temporary = os.path.join(folder, temporary_name(name))  # noqa: PTH118 - "/" has no name for pathlib
         self._url = url
         self._descriptor = -1
+        self._counting = threading.Lock()
+        self._unsynced_bytes = 0
         self.remains = ""
 
     async def begin(self) -> None:
         await in_thread(self._begin, self._url)
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
-        await in_thread(lambda: write_at(self._descriptor, data, offset), self._url)
+        await in_thread(lambda: self._put(data, offset), self._url)
 
     async def finish(self, length: int) -> LocalFile:
         return await in_thread(lambda: self._finish(length), self._url)
@@ -128,6 +136,15 @@ class _Upload:
         if mode is not None:
             with contextlib.suppress(PermissionError):
                 set_mode(self._descriptor, mode)
+
+    def _put(self, data: bytes, offset: int) -> None:
+        write_at(self._descriptor, data, offset)
+        with self._counting:
+            self._unsynced_bytes += len(data)
+            if self._unsynced_bytes < _SYNCED_BYTES:
+                return
+            self._unsynced_bytes = 0
+        sync_data(self._descriptor)
 
     def _finish(self, length: int) -> LocalFile:
         os.fsync(self._descriptor)
