@@ -68,7 +68,7 @@ def _speed(what: str, plain: Timing, secret: Timing, floor: float | None = None)
 async def read(path: Path, decode_threads: int, **keys: Any) -> Any:
     """The whole file as a pyarrow table."""
     async with orcstream.open(str(path), **keys) as file:
-        return pa.table(await file.read(decode_threads=decode_threads))
+        return (await file.read(decode_threads=decode_threads)).to_arrow()
 
 
 async def write(table: pa.Table, path: Path, codec: str, **encryption: Any) -> None:

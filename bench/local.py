@@ -118,7 +118,7 @@ def _longer(
 async def read(path: Path, decode_threads: int) -> Any:
     """The whole file as a pyarrow table."""
     async with orcstream.open(str(path)) as file:
-        return pa.table(await file.read(decode_threads=decode_threads))
+        return (await file.read(decode_threads=decode_threads)).to_arrow()
 
 
 async def stream(path: Path, decode_threads: int) -> int:

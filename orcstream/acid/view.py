@@ -127,7 +127,7 @@ class TableView(Closable):
     async def read(
         self, *, row_ids: bool = False, include_deleted: bool = False, **options: Unpack[TableKeywords]
     ) -> ReadResult:
-        """All rows at once: ``pyarrow.table(await table.read())``. Takes the same as `batches`.
+        """All rows at once; `ReadResult.to_arrow` makes a table of them. Takes the same as `batches`.
 
         The result itself is outside `memory_limit`.
         """

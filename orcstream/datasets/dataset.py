@@ -136,7 +136,7 @@ class OrcDataset(Closable):
 
     @takes(TableKeywords, ReadOptions, defaults=LARGE_BATCHES)
     async def read(self, *, limit: int | None = None, **options: Unpack[TableKeywords]) -> ReadResult:
-        """All rows at once: ``pyarrow.table(await dataset.read())``. Takes the same as `batches`.
+        """All rows at once; `ReadResult.to_arrow` makes a table of them. Takes the same as `batches`.
 
         The result itself is outside `memory_limit`.
         """

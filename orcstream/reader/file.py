@@ -230,7 +230,7 @@ class OrcFile(Closable):
 
     @takes(ReadKeywords, ReadOptions, defaults=LARGE_BATCHES)
     async def read(self, **options: Unpack[ReadKeywords]) -> ReadResult:
-        """All rows at once: ``pyarrow.table(await file.read())``. Takes the same as `batches`.
+        """All rows at once; `ReadResult.to_arrow` makes a table of them. Takes the same as `batches`.
 
         The result itself is outside `memory_limit`. Raises what `batches` and its steps raise.
         """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from orcstream.batch import Batch, BatchSchema, ReadResult, stream_capsule
 from orcstream.batch_values import UnionValue
@@ -313,7 +316,7 @@ def test_no_columns_keep_the_row_count() -> None:
     assert batch.slice(1, 3).num_rows == 2
     assert len(batch.to_pandas()) == 5
     result = ReadResult(schema, [batch, batch])
-    assert pa.table(result).num_rows == 10
+    assert pa.table(result).num_rows == result.to_arrow().num_rows == 10
     assert result.to_pandas().shape == (10, 0)
 
 
@@ -358,6 +361,8 @@ EXPORTS: list[Callable[[Batch], object]] = [
     lambda batch: pa.array(batch.column("a")),
     lambda batch: pa.table(ReadResult(batch._schema, [batch])),
     lambda batch: batch.to_pandas(),
+    lambda batch: batch.to_arrow(),
+    lambda batch: ReadResult(batch._schema, [batch]).to_arrow(),
 ]
 
 
@@ -408,6 +413,33 @@ FRAME = {"n": pa.array([1, 2, 3]), "t": pa.array(["x", None, "y"]), "f": pa.arra
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
         monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_arrow_is_what_pyarrow_makes_of_it() -> None:
+    schema, batches = batches_from([FRAME, FRAME])
+    assert batches[0].to_arrow().equals(pa.record_batch(FRAME))
+    assert ReadResult(schema, batches).to_arrow().equals(pa.table(ReadResult(schema, batches)))
+    assert ReadResult(schema, []).to_arrow().schema == pa.table(FRAME).schema
+
+
+def test_arrow_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, batches = batches_from([FRAME])
+    without(monkeypatch, "pyarrow")
+    for rows in (batches[0], ReadResult(schema, batches)):
+        with pytest.raises(ImportError, match=r"\bpip install pyarrow\b"):
+            rows.to_arrow()
+
+
+def test_arrow_does_not_import_pandas(tmp_path: Path) -> None:
+    """`pyarrow.table` of anything with an Arrow stream does, which takes 0.2 s."""
+    orc.write_table(pa.table(FRAME), tmp_path / "a.orc")
+    code = (
+        "import sys, orcstream, pyarrow\n"
+        "rows = orcstream.blocking.read(sys.argv[1])\n"
+        "print(rows.to_arrow().num_rows, rows.batches[0].to_arrow().num_rows, 'pandas' in sys.modules)"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", code, str(tmp_path / "a.orc")], text=True)
+    assert printed == "3 3 False\n"
 
 
 def test_pandas_is_what_pyarrow_makes_of_it() -> None:
