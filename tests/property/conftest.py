@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orcstream.codec.streams._decode_values import use_simd
+from orcstream.codec._simd import use_simd
 
 
 @pytest.fixture(scope="module", params=["simd", "scalar"])

@@ -7,11 +7,11 @@ Specification: "Column Encodings"; ORC-306, ORC-763 and ORC-2151 for the times b
 cimport cython
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from orcstream._buffer cimport Block, Buffer, allocate, buffer_of, give_block, take_block
 from orcstream.codec.decode._column cimport ColumnDecoder, Decoded, Taken, Turn, buffer_or_none
-from orcstream.codec.streams._values cimport BoolValues
+from orcstream.codec.streams._values cimport BoolValues, Varint128Values
 from orcstream.codec.vectors._times cimport Clock, clock_of, read_dates, read_times
 from orcstream.codec.vectors._vector cimport int128, narrow, pack, rescale, spread, widen
 
@@ -129,15 +129,17 @@ cdef class DecimalDecoder(FixedDecoder):
 
     cdef int rows(self, Py_ssize_t count, Py_ssize_t values, Block* out) except -1 nogil:
         cdef const int64_t* scales = NULL
+        cdef uint64_t any = ~(<uint64_t> 0)
         give_block(&self.work)
         if self.second is None:
             take_block(&self.work, values * 16)
             widen(<const int64_t*> self.first.pending(), values, <int128*> self.work.ptr)
             self.first.forget(values)
         else:
+            any = (<Varint128Values> self.first).any
             self.first.hand_over(values, &self.work)
             scales = <const int64_t*> self.second.pending()
-        if rescale(<int128*> self.work.ptr, scales, values, self.scale, self.precision) >= 0:
+        if rescale(<int128*> self.work.ptr, scales, values, self.scale, self.precision, any) >= 0:
             self._refuse()
         self.spread_out(count, out)
         return 0 if self.second is None else self.second.forget(values)

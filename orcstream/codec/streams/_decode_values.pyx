@@ -24,20 +24,11 @@ from orcstream.codec._bits cimport (
     unzigzag,
     width_of,
 )
-from orcstream.codec.streams cimport _simd
-from orcstream.codec.streams._simd cimport simd_unpack, simd_varints
+from orcstream.codec._simd cimport read_varints, unpack_many
 
 cdef enum:
     RUN_VALUES = 512
     MAX_PATCHES = 31
-
-
-_simd.use_simd(True)
-
-
-def use_simd(bint wanted):
-    """Use what the processor has for many values at a time, or do without; answers whether it is used."""
-    return bool(_simd.use_simd(wanted))
 
 
 cdef int decode_bytes(
@@ -148,21 +139,24 @@ cdef int decode_v1(
 
 
 cdef void unpack(
-    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count, bint signed
+    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count, bint signed, uint64_t base
 ) noexcept nogil:
-    """`count` big-endian values of `width` bits; `size` bytes may be read, at least the values' own."""
-    cdef Py_ssize_t begun = simd_unpack(data, size, width, out, count, signed)
+    """`count` big-endian values of `width` bits, plus `base`; `size` bytes may be read, at least the values' own."""
+    cdef Py_ssize_t begun = unpack_many(data, size, width, out, count, signed, base)
     cdef Py_ssize_t index
     unpack_from(begun, data, size, width, out, count)
     if signed:
         for index in range(begun, count):
             out[index] = unzigzag(<uint64_t> out[index])
+    if base:
+        for index in range(begun, count):
+            out[index] = <int64_t> (<uint64_t> out[index] + base)
 
 
 cdef void unpack_from(
     Py_ssize_t first, const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
 ) noexcept nogil:
-    """As `unpack`, of values that are not signed, from the one of index `first` on."""
+    """As `unpack`, of values as they are, from the one of index `first` on."""
     cdef Py_ssize_t index = 0, bit = first * width, wide = 0, at
     cdef int shift = 64 - width, have, need
     cdef uint64_t value
@@ -228,7 +222,7 @@ cdef int decode_run(
         body = (width * length + 7) // 8
         if size < 2 + body:
             return MORE
-        unpack(data + 2, size - 2, width, out, length, signed)
+        unpack(data + 2, size - 2, width, out, length, signed, 0)
         taken[0] = 2 + body
         return FULL
     if kind == 2:
@@ -262,8 +256,8 @@ cdef int decode_patched(
         base = 0 - (base ^ sign)
     data += 4 + base_width
     size -= 4 + base_width
-    unpack(data, size, width, out, length, False)
-    unpack(data + body, size - body, entry_width, patches, patch_count, False)
+    unpack(data, size, width, out, length, False, base)
+    unpack(data + body, size - body, entry_width, patches, patch_count, False, 0)
     for index in range(patch_count):
         entry = <uint64_t> patches[index]
         patch = entry & (((<uint64_t> 1) << patch_width) - 1) if patch_width < 64 else entry
@@ -274,11 +268,9 @@ cdef int decode_patched(
         at += <Py_ssize_t> gap
         # A patch of 0 only carries the gap on (gaps over 255). Bits beyond 64 would be lost.
         if width < 64:
-            out[at] |= <int64_t> (patch << width)
+            out[at] = <int64_t> ((<uint64_t> out[at] - base | patch << width) + base)
         elif patch:
             return BAD_PATCH
-    for index in range(length):
-        out[index] = <int64_t> (<uint64_t> out[index] + base)
     taken[0] = 4 + base_width + body + patch_body
     return FULL
 
@@ -322,7 +314,7 @@ cdef int decode_delta(
         return MORE
     value += delta
     out[1] = <int64_t> value
-    unpack(data + at, size - at, width, out + 2, length - 2, False)
+    unpack(data + at, size - at, width, out + 2, length - 2, False, 0)
     if <int64_t> delta < 0:
         for index in range(2, length):
             value -= <uint64_t> out[index]
@@ -394,13 +386,14 @@ cdef extern from *:
 
 
 cdef int decode_varint128(
-    const uint8_t* data, Py_ssize_t size, uint64_t* out, Py_ssize_t count, Cursor* cursor
+    const uint8_t* data, Py_ssize_t size, uint64_t* out, Py_ssize_t count, Cursor* cursor, uint64_t* any
 ) noexcept nogil:
+    """`any` gets the bits of what values are without their signs, n for n and for -n - 1; all, of beyond 64 bits."""
     cdef Py_ssize_t at = 0, done = 0, read = 0, start
     cdef uint64_t low, high, part, sign
     cdef int used = 0, shift, status = FULL
     while done < count:
-        at += simd_varints(data + at, size - at, out + 2 * done, count - done, &read)
+        at += read_varints(data + at, size - at, out + 2 * done, count - done, &read, any)
         done += read
         if done == count:
             break
@@ -408,6 +401,7 @@ cdef int decode_varint128(
             low = varint8(load_le64(data + at), &used)
             if used:
                 sign = 0 - (low & 1)
+                any[0] |= low >> 1
                 out[2 * done] = (low >> 1) ^ sign
                 out[2 * done + 1] = sign
                 at += used
@@ -442,6 +436,7 @@ cdef int decode_varint128(
         if status != FULL:
             break
         at = start
+        any[0] |= ~(<uint64_t> 0) if high else low >> 1
         sign = 0 - (low & 1)
         out[2 * done] = ((low >> 1) | (high << 63)) ^ sign
         out[2 * done + 1] = (high >> 1) ^ sign

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from orcstream._buffer cimport Block, Buffer
 from orcstream.codec._bits cimport Cursor
@@ -34,3 +34,7 @@ cdef class BoolValues(Values):
 
 cdef class ByteValues(Values):
     pass
+
+
+cdef class Varint128Values(Values):
+    cdef uint64_t any           # bits of the pending values without their signs, and perhaps of others before

@@ -271,7 +271,12 @@ cdef class Varint128Values(Values):
     cdef int runs(
         self, const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
     ) noexcept nogil:
-        return decode_varint128(data, size, <uint64_t*> out, count, cursor)
+        return decode_varint128(data, size, <uint64_t*> out, count, cursor, &self.any)
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, Codec codec) except -1 nogil:
+        if self.start == self.stop:
+            self.any = 0
+        return Values.decode(self, out, count, codec)
 
 
 @cython.final

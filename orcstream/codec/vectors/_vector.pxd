@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef extern from *:
     ctypedef long long int128 "__int128"
@@ -62,6 +62,6 @@ cdef Py_ssize_t rows_of_union(
     const uint8_t* types, const int32_t* offsets, Py_ssize_t count, const int32_t* limits
 ) noexcept nogil
 cdef Py_ssize_t rescale(
-    int128* items, const int64_t* scales, Py_ssize_t count, int scale, int precision
+    int128* items, const int64_t* scales, Py_ssize_t count, int scale, int precision, uint64_t any
 ) noexcept nogil
 cdef void widen(const int64_t* values, Py_ssize_t count, int128* out) noexcept nogil

@@ -11,6 +11,7 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._simd cimport check_decimals, sum_lengths
 from orcstream.codec._utf8 cimport characters, is_ascii
 
 
@@ -227,7 +228,7 @@ cdef Py_ssize_t sum_up(
     cdef uint64_t wide = 0
     offsets[0] = 0
     if mask == NULL:
-        for row in range(count):
+        for row in range(sum_lengths(lengths, count, offsets + 1, &total, &wide), count):
             wide |= <uint64_t> lengths[row]
             total += lengths[row]
             offsets[row + 1] = <int32_t> total
@@ -383,7 +384,7 @@ for _power in range(1, 39):
 
 
 cdef bint is_plain(
-    const int64_t* words, const int64_t* scales, Py_ssize_t count, int scale, int64_t limit
+    const int64_t* words, const int64_t* scales, Py_ssize_t count, int scale, int64_t limit, uint64_t any
 ) noexcept nogil:
     """Whether all values have the scale already and fit; without branches, since nearly all columns are so."""
     cdef Py_ssize_t index
@@ -394,7 +395,9 @@ cdef bint is_plain(
             odd |= <uint64_t> (scales[index] ^ scale)
         if odd:
             return False
-    for index in range(count):
+    if any < <uint64_t> limit:
+        return True
+    for index in range(check_decimals(words, count, limit, &odd), count):
         low = words[2 * index]
         odd |= <uint64_t> (words[2 * index + 1] ^ (low >> 63))
         odd |= <uint64_t> (low > limit) | <uint64_t> (low < -limit)
@@ -402,17 +405,18 @@ cdef bint is_plain(
 
 
 cdef Py_ssize_t rescale(
-    int128* items, const int64_t* scales, Py_ssize_t count, int scale, int precision
+    int128* items, const int64_t* scales, Py_ssize_t count, int scale, int precision, uint64_t any
 ) noexcept nogil:
     """Decimals brought to `scale`, in place; digits beyond the scale are cut off, as ORC C++ does.
 
-    `scales` holds each value's own scale, or is NULL when all have the type's. `precision` is 1 to 38. Answers the index
-    of the first value of more than `precision` digits or of a scale that is none, or -1.
+    `scales` holds each value's own scale, or is NULL when all have the type's. `precision` is 1 to 38. `any` are
+    the bits of all values, n for -n - 1; all where they are not known. Answers the index of the first value of more than
+    `precision` digits or of a scale that is none, or -1.
     """
     cdef int128 value, factor, limit = POWERS[precision] - 1
     cdef Py_ssize_t index
     cdef int64_t shift
-    if precision <= 18 and is_plain(<const int64_t*> items, scales, count, scale, <int64_t> limit):
+    if precision <= 18 and is_plain(<const int64_t*> items, scales, count, scale, <int64_t> limit, any):
         return -1
     for index in range(count):
         value = items[index]
@@ -455,4 +459,4 @@ def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int prec
     cdef const int64_t* stored = NULL
     if scales is not None:
         stored = <const int64_t*> scales.ptr
-    return rescale(<int128*> values.ptr, stored, count, scale, precision)
+    return rescale(<int128*> values.ptr, stored, count, scale, precision, ~(<uint64_t> 0))

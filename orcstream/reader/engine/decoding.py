@@ -48,6 +48,7 @@ class Delivery:
 # Python this takes long, and calls are larger; else smaller ones share the columns out better.
 _CALL_BYTES = 8 << 20
 _CROWDED_CALL_BYTES = 16 << 20
+_LEAST_CALL_BYTES = 1 << 20
 # A call that waits so long for the lock counts one up, one that does not counts one down again. At this count
 # the read is among threads that run Python, to its end.
 _CROWDED_CALLS = 3
@@ -90,6 +91,7 @@ class DecodeQueue:
         self._sizes = RowSizes(column_count)
         self._codecs: list[Codec] = []
         self.workers = 1  # as many as call `work` at a time
+        self._working = 0  # as many as do so now
         self.permits = Permits(1)  # as many of them decode at a time
         self._long_waits = 0
         self._call_bytes = _CALL_BYTES
@@ -221,6 +223,7 @@ class DecodeQueue:
         """Decode until nothing is to be done; for a worker thread."""
         with self._lock:
             codec = self._codecs.pop() if self._codecs else Decompressor(self._compression)
+            self._working += 1
             jobs, room = self._next()
         while jobs:
             started = stopped = time.perf_counter()
@@ -247,6 +250,7 @@ class DecodeQueue:
                 self._on_progress()
         with self._lock:
             self._codecs.append(codec)
+            self._working -= 1
 
     def _decode(self, jobs: Sequence[Job], turn: Turn) -> tuple[float, float]:
         """Carry out jobs; returns when the decoders began and ended."""
@@ -402,12 +406,16 @@ class DecodeQueue:
         """
         jobs: list[Job] = []
         room = most = size = reach = larger = 0
+        call_bytes = self._call_bytes
         while (run := self._peek()) is not None:
             stripe = run.stripe
             if not jobs:
                 room = self._dictionary_room(stripe)
                 most = -(-min(_RUNS_AT_WORK, len(stripe.runs)) // self.workers)
-            elif stripe is not jobs[0].run.stripe or len(jobs) >= most or larger >= self._call_bytes:
+                # Who has nothing to do gets a part of what is there.
+                most = min(most, -(-len(self._heap) // (1 + self.workers - self._working)))
+                call_bytes = self._worth_a_call(run)
+            elif stripe is not jobs[0].run.stripe or len(jobs) >= most or larger >= call_bytes:
                 break
             heappop(self._heap)
             run.queued = False
@@ -419,8 +427,16 @@ class DecodeQueue:
             larger = max(size, reach)
         # The first rows of a read shall come soon.
         if jobs and (self._added > 1 or jobs[0].run.stripe.delivered):
-            self._go_further(jobs, size)
+            self._go_further(jobs, size, call_bytes)
         return jobs, room
+
+    def _worth_a_call(self, run: ColumnRun) -> int:
+        """So many bytes; fewer of the last rows, or one worker would be at them when all others are done."""
+        stripe = run.stripe
+        if stripe is not self._stripes[-1] or self.workers == 1:
+            return self._call_bytes
+        left = self._sizes.row() * (stripe.row_count - run.row)
+        return min(self._call_bytes, max(_LEAST_CALL_BYTES, int(left / (2 * self.workers))))
 
     def _add_window(self, job: Job) -> int:
         """Add the next window of the job's span; answers how many bytes are expected of it."""
@@ -434,10 +450,10 @@ class DecodeQueue:
         self._planned += expected
         return expected
 
-    def _go_further(self, jobs: Sequence[Job], size: int) -> None:
+    def _go_further(self, jobs: Sequence[Job], size: int, call_bytes: int) -> None:
         """Add windows, as many as are worth a call, while they fit and leave room for other workers."""
         budget = self._budget
-        most = min(self._call_bytes, budget.decode_limit // (2 * self.workers))
+        most = min(call_bytes, budget.decode_limit // (2 * self.workers))
         # The objects of small vectors take memory that is not counted.
         limit = budget.decode_limit if size >= len(jobs) * _LARGE_WINDOW_BYTES else budget.decode_limit // 4
         for _ in range(0 if self._sizes.unknown else _CALL_WINDOWS):
