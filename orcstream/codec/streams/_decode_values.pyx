@@ -24,11 +24,20 @@ from orcstream.codec._bits cimport (
     unzigzag,
     width_of,
 )
+from orcstream.codec cimport _simd
 from orcstream.codec._simd cimport read_varints, unpack_many
 
 cdef enum:
     RUN_VALUES = 512
     MAX_PATCHES = 31
+
+
+_simd.use_simd(True)
+
+
+def use_simd(bint wanted):
+    """Use what the processor has for many values at a time, or do without; answers whether it is used."""
+    return bool(_simd.use_simd(wanted))
 
 
 cdef int decode_bytes(

@@ -11,8 +11,17 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec cimport _simd
 from orcstream.codec._simd cimport check_decimals, sum_lengths
 from orcstream.codec._utf8 cimport characters, is_ascii
+
+
+_simd.use_simd(True)
+
+
+def use_simd(bint wanted):
+    """Use what the processor has for many values at a time, or do without; answers whether it is used."""
+    return bool(_simd.use_simd(wanted))
 
 
 cdef int check(Buffer buffer, Py_ssize_t count, Py_ssize_t item_bytes) except -1:

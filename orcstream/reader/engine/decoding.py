@@ -28,7 +28,7 @@ from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.engine.budget import MemoryBudget
-from orcstream.reader.engine.jobs import Job
+from orcstream.reader.engine.jobs import CallSize, Job
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
 from orcstream.reader.engine.session import DecodeSpan, ReadObserver
 
@@ -43,16 +43,6 @@ class Delivery:
     row_count: int
 
 
-# So much is decoded in one call, about, which takes some milliseconds; and its columns hold no more of chunks
-# in progress before those are counted. Each call waits for the interpreter's lock. Beside threads that run
-# Python this takes long, and calls are larger; else smaller ones share the columns out better.
-_CALL_BYTES = 8 << 20
-_CROWDED_CALL_BYTES = 16 << 20
-_LEAST_CALL_BYTES = 1 << 20
-# A call that waits so long for the lock counts one up, one that does not counts one down again. At this count
-# the read is among threads that run Python, to its end.
-_CROWDED_CALLS = 3
-_LONG_WAIT_S = 0.002
 # So many windows of a column at most: batches may be of one row.
 _CALL_WINDOWS = 16
 _LARGE_WINDOW_BYTES = 64 << 10  # of a column
@@ -93,8 +83,7 @@ class DecodeQueue:
         self.workers = 1  # as many as call `work` at a time
         self._working = 0  # as many as do so now
         self.permits = Permits(1)  # as many of them decode at a time
-        self._long_waits = 0
-        self._call_bytes = _CALL_BYTES
+        self.calls = CallSize()
         self._planned = 0  # bytes that are expected of what workers have taken on
         self._stop = Stop()
         self._stripes: deque[StripeRun] = deque()
@@ -228,7 +217,7 @@ class DecodeQueue:
         while jobs:
             started = stopped = time.perf_counter()
             try:
-                most = min(self._call_bytes, self._budget.decoded_window_bytes)
+                most = min(self.calls.most_bytes, self._budget.decoded_window_bytes)
                 started, stopped = self._decode(jobs, Turn(codec, room, most))
             except Exception as caught:  # noqa: BLE001  # there was no memory to begin with
                 for job in jobs:
@@ -246,6 +235,7 @@ class DecodeQueue:
                     progress = self._book(job, held) or progress
                     job.let_go()
                 jobs, room = self._next()
+                progress = progress or (self._working < self.workers and self._peek() is not None)
             if progress:
                 self._on_progress()
         with self._lock:
@@ -257,21 +247,10 @@ class DecodeQueue:
         share, limit = self._share(jobs[0].run.stripe), self._budget.limit
         tasks = [task for job in jobs for task in job.begin(share, limit)]
         times = decode(tasks, turn, self._stop, self.permits)
-        self._note_wait(time.perf_counter() - times[1])
+        self.calls.note(time.perf_counter() - times[1])
         for job in jobs:
             job.end()
         return times
-
-    def _note_wait(self, wait_s: float) -> None:
-        """Note how long a call waited for the interpreter's lock when it was done."""
-        self._long_waits = max(0, self._long_waits + (1 if wait_s > _LONG_WAIT_S else -1))
-        if self._long_waits >= _CROWDED_CALLS:
-            self._call_bytes = _CROWDED_CALL_BYTES
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether calls wait for threads that run Python."""
-        return self._call_bytes == _CROWDED_CALL_BYTES
 
     @staticmethod
     def _tell(observer: ReadObserver, jobs: Sequence[Job], started: float, stopped: float) -> None:
@@ -405,15 +384,13 @@ class DecodeQueue:
         worker's part.
         """
         jobs: list[Job] = []
-        room = most = size = reach = larger = 0
-        call_bytes = self._call_bytes
+        room = most = size = reach = larger = call_bytes = 0
         while (run := self._peek()) is not None:
             stripe = run.stripe
             if not jobs:
                 room = self._dictionary_room(stripe)
                 most = -(-min(_RUNS_AT_WORK, len(stripe.runs)) // self.workers)
-                # Who has nothing to do gets a part of what is there.
-                most = min(most, -(-len(self._heap) // (1 + self.workers - self._working)))
+                most = min(most, self._fair_count())
                 call_bytes = self._worth_a_call(run)
             elif stripe is not jobs[0].run.stripe or len(jobs) >= most or larger >= call_bytes:
                 break
@@ -430,13 +407,24 @@ class DecodeQueue:
             self._go_further(jobs, size, call_bytes)
         return jobs, room
 
+    def _fair_count(self) -> int:
+        """How many of the runs that are furthest behind one worker takes, if others have nothing to do.
+
+        All, where their chunks are large: those of few columns at a time shall be in progress.
+        """
+        idle = self.workers - self._working
+        if not idle or 4 * self._heap[0][-1].chunk_reach > self.calls.most_bytes:
+            return len(self._heap)
+        furthest = self._heap[0][:2]
+        return -(-sum(entry[:2] == furthest for entry in self._heap) // (1 + idle))
+
     def _worth_a_call(self, run: ColumnRun) -> int:
         """So many bytes; fewer of the last rows, or one worker would be at them when all others are done."""
         stripe = run.stripe
         if stripe is not self._stripes[-1] or self.workers == 1:
-            return self._call_bytes
+            return self.calls.most_bytes
         left = self._sizes.row() * (stripe.row_count - run.row)
-        return min(self._call_bytes, max(_LEAST_CALL_BYTES, int(left / (2 * self.workers))))
+        return self.calls.share_of(left, 2 * self.workers)
 
     def _add_window(self, job: Job) -> int:
         """Add the next window of the job's span; answers how many bytes are expected of it."""

@@ -1,6 +1,7 @@
 """What a worker takes on of one column: windows of rows that follow each other, for one call of the kernels.
 
-Knows decoders and where their rows stand in the file. Must not know threads, nor what is taken on when.
+Knows decoders and where their rows stand in the file, and how much is worth a call. Must not know threads,
+nor what is taken on when.
 """
 
 from __future__ import annotations
@@ -11,6 +12,40 @@ from orcstream.codec.decode._column import DecodeTask
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import OrcError
 from orcstream.reader.engine.runs import ColumnRun
+
+# So much is decoded in one call, about, which takes some milliseconds; and its columns hold no more of chunks
+# in progress before those are counted. Each call waits for the interpreter's lock. Beside threads that run
+# Python this takes long, and calls are larger; else smaller ones share the columns out better.
+_CALL_BYTES = 8 << 20
+_CROWDED_CALL_BYTES = 16 << 20
+_LEAST_CALL_BYTES = 1 << 20
+# A call that waits so long for the lock counts one up, one that does not counts one down again. At this count
+# the read is among threads that run Python, to its end.
+_CROWDED_CALLS = 3
+_LONG_WAIT_S = 0.002
+
+
+class CallSize:
+    """How many bytes are decoded in one call of a read."""
+
+    def __init__(self) -> None:
+        self.most_bytes = _CALL_BYTES
+        self._long_waits = 0
+
+    def note(self, wait_s: float) -> None:
+        """Note how long a call waited for the interpreter's lock when it was done."""
+        self._long_waits = max(0, self._long_waits + (1 if wait_s > _LONG_WAIT_S else -1))
+        if self._long_waits >= _CROWDED_CALLS:
+            self.most_bytes = _CROWDED_CALL_BYTES
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether calls wait for threads that run Python."""
+        return self.most_bytes == _CROWDED_CALL_BYTES
+
+    def share_of(self, total_bytes: float, parts: int) -> int:
+        """The bytes of a call where a total is shared out."""
+        return min(self.most_bytes, max(_LEAST_CALL_BYTES, int(total_bytes / parts)))
 
 
 @dataclass(slots=True)

@@ -160,7 +160,7 @@ class Pipeline:
         if self.queue.has_work():
             self._work.notify()
             all_work = self._at_work == self.queue.workers
-            if all_work and self.queue.is_crowded and self._start_spare is not None:
+            if all_work and self.queue.calls.is_crowded and self._start_spare is not None:
                 self._start_spare()
                 self._start_spare = None
                 self.queue.workers += 1
