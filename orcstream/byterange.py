@@ -100,12 +100,12 @@ class CostModel:
     @classmethod
     def memory(cls) -> CostModel:
         """Bytes that the process has."""
-        return cls(0.0, 1e10, 4, 2e-5, 64 * MIB, 16 * KIB)
+        return cls(0.0, 1e10, 4, 2e-5, 64 * MIB, 64 * KIB)
 
     @classmethod
     def local(cls) -> CostModel:
         """A disk read through worker threads; the hop to the thread is what a request costs."""
-        return cls(1e-4, 2e9, 4, 1e-4, 32 * MIB, 16 * KIB)
+        return cls(1e-4, 2e9, 4, 1e-4, 32 * MIB, 64 * KIB)
 
     @classmethod
     def http(cls) -> CostModel:

@@ -24,6 +24,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     "lint": ("lint",),
     "docs": ("docs",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
+    "test-ways": (
+        "test",
+        "ORCSTREAM_TEST_WAYS=swapped",
+        "PYTEST_ARGS=tests/unit tests/property tests/datasets tests/encryption tests/interop",
+    ),
     "test-oldest": ("test-oldest",),
     "check-wheel": ("check-wheel",),
     "check-integrations": ("check-integrations",),

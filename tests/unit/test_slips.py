@@ -81,13 +81,13 @@ def test_what_cannot_be_pickled_says_what_can(path: str) -> None:
         result = file.read()
         (batch,) = result.batches
         for made, hint in [
-            (result, r"pyarrow\.table\(result\)"),
-            (batch, r"pyarrow\.record_batch\(batch\)"),
+            (result, r"result\.to_arrow\(\)"),
+            (batch, r"batch\.to_arrow\(\)"),
             (batch.column("a"), r"pyarrow\.array\(column\)"),
         ]:
             with pytest.raises(TypeError, match=hint):
                 pickle.dumps(made)
-    tables = [pa.table(result), pa.Table.from_batches([pa.record_batch(batch)])]
+    tables = [result.to_arrow(), pa.Table.from_batches([batch.to_arrow()])]
     assert [table.num_rows for table in pickle.loads(pickle.dumps(tables))] == [10, 10]
 
 

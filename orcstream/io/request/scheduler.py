@@ -115,6 +115,12 @@ class FetchTicket:
             self._done.set()
 
 
+def beyond_end(wanted: ByteRange, file_length: int, url: str) -> ShortRead:
+    """What is wrong with a range that the file has not."""
+    text = f"bytes up to {wanted.stop} were asked for, the file has {file_length}"
+    return ShortRead(text, url=url, file_offset=wanted.start)
+
+
 class FetchScheduler:
     """See the module. `on_finished` is told of each request that delivered or failed, not of cancelled ones.
 
@@ -255,8 +261,7 @@ class FetchScheduler:
         wanted = ticket.range
         file_length = self._source.file_length
         if file_length is not None and wanted.stop > file_length:  # no attempt can help
-            text = f"bytes up to {wanted.stop} were asked for, the file has {file_length}"
-            ticket._finish(None, ShortRead(text, url=self._source.url, file_offset=wanted.start))
+            ticket._finish(None, beyond_end(wanted, file_length, self._source.url))
             return
         buffer: RangeBuffer | None = None
         failure: Exception | None = None

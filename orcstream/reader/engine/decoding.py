@@ -103,7 +103,8 @@ class DecodeQueue:
             self._budget.decoded += sum(s.size for run in stripe.runs for s in run.segments)
             self._open_window(stripe)
             for run in stripe.runs:
-                run.starved = [feed for feed in run.feeds if feed.head is not None]
+                heads = [(feed, feed.head) for feed in run.feeds]
+                run.starved = [feed for feed, head in heads if head is not None and head.arrived is None]
                 if not run.starved:
                     self._push(run)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -60,23 +60,23 @@ class ReadStatistics:
     decompressed at one time. Opening the file is not in these figures. Two can be added.
     """
 
-    row_count: int
-    batch_count: int
-    stripe_count: int
-    request_count: int
-    retry_count: int
-    hedge_count: int
-    hop_count: int
-    bytes_wanted: int
-    bytes_read: int
-    rows_pruned_by_file: int
-    rows_pruned_by_stripe: int
-    rows_pruned_by_row_group: int
-    rows_pruned_by_bloom: int
-    rows_filtered: int
-    wait_s: float
-    decode_s: float
-    peak_fetched_bytes: int
+    row_count: int = 0
+    batch_count: int = 0
+    stripe_count: int = 0
+    request_count: int = 0
+    retry_count: int = 0
+    hedge_count: int = 0
+    hop_count: int = 0
+    bytes_wanted: int = 0
+    bytes_read: int = 0
+    rows_pruned_by_file: int = 0
+    rows_pruned_by_stripe: int = 0
+    rows_pruned_by_row_group: int = 0
+    rows_pruned_by_bloom: int = 0
+    rows_filtered: int = 0
+    wait_s: float = 0.0
+    decode_s: float = 0.0
+    peak_fetched_bytes: int = 0
 
     def __add__(self, other: ReadStatistics) -> ReadStatistics:
         """Of two reads together."""
@@ -259,6 +259,7 @@ class Session:
         self._scheduler = FetchScheduler(source, self.tasks, retry=retry, on_finished=told)
         self._closed = False
         self._closer: asyncio.Task[None] | None = None
+        self._to_stop: dict[object, Callable[[], None]] = {}
         _open_sessions.add(self)
 
     @property
@@ -319,6 +320,13 @@ class Session:
     def is_closed(self) -> bool:
         return self._closed
 
+    def at_close(self, read: object, stop: Callable[[], None] | None) -> None:
+        """Have `stop` called when the session closes, for a read without a task; None: no more."""
+        if stop is None:
+            self._to_stop.pop(read, None)
+        else:
+            self._to_stop[read] = stop
+
     def request_stop(self) -> None:
         """From any thread: end all tasks and close the source, without waiting for it."""
         self._closed = True
@@ -333,6 +341,8 @@ class Session:
     def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
         self.closing.set()
+        for stop in list(self._to_stop.values()):
+            stop()
         if self._closer is None:
             self._closer = self._loop.create_task(self._close(), name="orcstream close")
             keep_alive(self._closer)
