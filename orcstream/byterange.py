@@ -218,6 +218,12 @@ class RangeBuffer:
         return self._view[wanted.start - self.range.start : wanted.stop - self.range.start]
 
 
+def joined(wanted: ByteRange, buffers: Iterable[RangeBuffer]) -> memoryview:
+    """`wanted` in one piece, from buffers in any order that hold all of it."""
+    parts = [one for one in buffers if one.range.start < wanted.stop and wanted.start < one.range.stop]
+    return memoryview(b"".join(gather(wanted, sorted(parts, key=lambda part: part.range))))
+
+
 def gather(wanted: ByteRange, buffers: Iterable[RangeBuffer]) -> list[memoryview]:
     """`wanted` as consecutive pieces of `buffers`, which are in file order and hold all of it."""
     pieces: list[memoryview] = []

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer, joined
 from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import located
@@ -150,6 +150,7 @@ class _Survey:
         self.cost: CostModel = plan.session.source.cost
         first = plan.pipeline if plan.late is None else plan.late.pipeline
         self.start = first.start
+        self.remembered = first.remembered
         self.shares = Shares(first.memory_limit)
         self.statistics = _Tally("statistics")
         self.control = _Tally("control")
@@ -179,11 +180,12 @@ class _Survey:
         return await called(lambda: stripes.works(statistics), is_large=stripes.takes_long)
 
     async def _group(self, works: Sequence[StripeWork]) -> None:
+        unknown = [work for work in works if not self.remembered.has(work.information.footer_range)]
         control = plan_control(
-            [work.information for work in works],
+            [work.information for work in unknown],
             self.cost,
             self.shares.window_bytes,
-            indexed=[work.indexed for work in works],
+            indexed=[work.indexed for work in unknown],
             index_share=self.start.index_share,
         )
         ranges = [r.range for r in control.requests if r.range.start < self.cached.range.start]
@@ -207,18 +209,20 @@ class _Survey:
             self._data(rest, held, self.rest)
 
     async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
-        footer = _bytes_of(work.information.footer_range, held)
+        footer_range = work.information.footer_range
+        footer = self.remembered.get(footer_range) or joined(footer_range, held)
         self.control.bytes_wanted += len(footer)
         with located(url=self.plan.session.source.url):
             is_large = self.start.is_large(work, footer)
             wanted = await called(partial(self.start.index_ranges, work, footer), is_large=is_large)
-            missing = [range_ for range_ in wanted if not _is_held(range_, held)]
+            known = {range_: found for range_ in wanted if (found := self.remembered.get(range_)) is not None}
+            missing = [range_ for range_ in wanted if range_ not in known and not _is_held(range_, held)]
             requests = [request.range for request in plan_requests(missing, self.cost)]
             self.index.ask(requests)
             all_held = [*held, *await self.fetch(requests)] if requests else held
             wave = self.index if requests else self.control
             wave.bytes_wanted += sum(range_.length for range_ in wanted)
-            indexes = {range_: _bytes_of(range_, all_held) for range_ in wanted}
+            indexes = known | {range_: joined(range_, all_held) for range_ in wanted if range_ not in known}
             is_large = is_large or self.start.is_large(work, footer, sum(range_.length for range_ in wanted))
             return await called(partial(self.start.start, work, footer, indexes), is_large=is_large)
 
@@ -274,8 +278,3 @@ async def explain_plan(
 
 def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:
     return any(part.range.start <= wanted.start and wanted.stop <= part.range.stop for part in held)
-
-
-def _bytes_of(wanted: ByteRange, held: Sequence[RangeBuffer]) -> memoryview:
-    around = [part for part in held if part.range.start < wanted.stop and wanted.start < part.range.stop]
-    return memoryview(b"".join(gather(wanted, sorted(around, key=lambda part: part.range))))

@@ -202,7 +202,8 @@ class Opening(Pending[OrcFile]):
     async def _open(self, watch: Watch | None) -> OrcFile:
         growing = self._growing() if self._poll_s is not None else None
         source = growing or await self._open_source()
-        session = Session(source, RetryPolicy.of(self._options.io), self._options.observer)
+        options = self._options
+        session = Session(source, RetryPolicy.of(options.io), options.observer, options.io.remembered_bytes)
         try:
             with session.opening(watch), located(url=source.url):
                 following = await self._following(session, growing)

@@ -32,7 +32,7 @@ from orcstream.reader.engine.budget import (
 )
 from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.pipeline import Filter, OutputColumn, Shaper
-from orcstream.reader.engine.session import PrunedRows, ReadStatistics, Session, Watch
+from orcstream.reader.engine.session import PrunedRows, ReadStatistics, Remembered, Session, Watch
 from orcstream.reader.engine.stripes import StripeStarter, StripeWork, walk_types
 from orcstream.reader.options import Columns, ReadOptions
 from orcstream.schema.types import Kind, Type, nodes_of
@@ -180,6 +180,7 @@ class ReadPlanner:
     """Plans the reads of one open file."""
 
     def __init__(self, session: Session, file: UnlockedFile, cached: RangeBuffer, times: FileTimes) -> None:
+        self.remembered = Remembered(session.remembered_bytes)
         self._session = session
         self._file = file
         self._tail = file.tail
@@ -256,6 +257,7 @@ class ReadPlanner:
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
                 memory_limit=limit // 2 if late else limit,
                 chunk_room=chunk_room,
+                remembered=self.remembered,
                 hands_on=looks_first,
                 wave="predicate" if looks_first else "rest" if late else "data",
                 observer=watch,

@@ -248,7 +248,9 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
 class IoOptions:
     """How the user tunes reading from a store; None means what suits the kind of source.
 
-    `request_cap` requests at once, `part_bytes` in the longest, `tail_bytes` in the first.
+    `request_cap` requests at once, `part_bytes` in the longest, `tail_bytes` in the first. Of an open file up
+    to `remembered_bytes` of stripe footers and indexes are kept, those that were used last: what is read of
+    the same stripes again does not ask for them.
 
     A failed request is sent again up to `retries` times. An attempt is given up when nothing arrives for
     `stall_timeout_s` seconds (S3, HTTP and WebHDFS), and when it is not over after `timeout_s` seconds, plus
@@ -270,12 +272,19 @@ class IoOptions:
     hedge: bool = False
     latency_s: float | None = None
     bandwidth: float | None = None
+    remembered_bytes: int = 8 << 20
 
     def __post_init__(self) -> None:
         check_options(
             self,
             "io_options",
-            integers={"request_cap": 1, "part_bytes": 1, "tail_bytes": 1, "retries": 0},
+            integers={
+                "request_cap": 1,
+                "part_bytes": 1,
+                "tail_bytes": 1,
+                "retries": 0,
+                "remembered_bytes": 0,
+            },
             numbers=("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"),
             flags=("adaptive", "hedge"),
             may_be_none=("request_cap", "part_bytes", "tail_bytes", "latency_s", "bandwidth"),

@@ -1,10 +1,9 @@
 """Fetches what stripes need, ahead of the decoders, as far as the budget allows.
 
 Knows the order of waves: footers of some stripes in one go, with indexes where rows are selected, then the
-windows of each stripe's streams, in row order; each piece is handed on as soon as its bytes are there, those
-of answers under way included. Must not know encodings. Runs as one task of a stream's task group. `wake` is
-called when fetched bytes were given back, a batch was delivered, or a run is parked. What a parked run of the
-first stripe needs is asked for whatever the budget says, since nothing else could free memory.
+windows of each stripe's streams, in row order. Must not know encodings. Runs as one task of a stream's task
+group. `wake` is called when bytes were given back, a batch was delivered, or a run is parked. What a parked
+run of the first stripe needs is asked for in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather, joined
 from orcstream.codec.streams.compression import Compression
 from orcstream.io.contract.byte_source import OnBytes
 from orcstream.io.loop.tasks import Signal, deferred
@@ -37,7 +36,7 @@ from orcstream.plan.selection import (
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.runs import StreamPiece, StripeRun, windows_of
-from orcstream.reader.engine.session import ReadObserver
+from orcstream.reader.engine.session import ReadObserver, Remembered
 from orcstream.reader.engine.stripes import StripeStarter, StripeWork
 
 
@@ -55,6 +54,7 @@ class PipelineOptions:
     batch_rows: int
     memory_limit: int
     chunk_room: ChunkRoom
+    remembered: Remembered
     hands_on: bool = False
     wave: str = "data"
     observer: ReadObserver | None = None
@@ -202,6 +202,7 @@ class Fetcher:
         self._options = options
         self._start = options.start
         self._cached = options.cached
+        self._remembered = options.remembered
         self._tail: list[_Held] = [] if options.cached is None else [(options.cached, None)]
         self._scheduler = scheduler
         self._tasks = tasks
@@ -298,11 +299,13 @@ class Fetcher:
 
     async def _take_on(self, works: Sequence[StripeWork]) -> None:
         """Start some stripes in their order, each as soon as what it needs is there."""
+        known = [self._remembered.has(work.information.footer_range) for work in works]
+        unknown = [at for at, is_known in enumerate(known) if not is_known]
         plan = plan_control(
-            [work.information for work in works],
+            [works[at].information for at in unknown],
             self._scheduler.cost,
             self._budget.window_bytes,
-            indexed=[work.indexed for work in works],
+            indexed=[works[at].indexed for at in unknown],
             index_share=self._start.index_share,
         )
         fetches = [self._start_fetch(request, works[0].number, "control") for request in plan.requests]
@@ -311,7 +314,7 @@ class Fetcher:
         await self._start.unlock(works)  # while the footers are on their way
         async with anyio.create_task_group() as tasks:
             for number, work in enumerate(works):
-                own = [at for at, owner in enumerate(plan.owners) if owner == number]
+                own = [at for at, owner in enumerate(plan.owners) if unknown[owner] == number]
                 parts = [fetches[place] for at in own for place in places[at]]
                 tasks.start_soon(deferred(self._prepare), work, parts, prepared[number])
             for one in prepared:
@@ -334,8 +337,8 @@ class Fetcher:
             held: list[_Held] = [(await self._collect(part), part.lease) for part in parts]
             held += self._tail
             footer_range = work.information.footer_range
-            around = sorted((buffer for buffer, _ in held), key=lambda buffer: buffer.range.start)
-            footer = memoryview(b"".join(gather(footer_range, _holding(footer_range, around))))
+            footer = self._known(footer_range, held) or joined(footer_range, [one for one, _ in held])
+            self._remembered.put(footer_range, footer)
             self.plan.control_bytes += footer_range.length
             is_large = self._start.is_large(work, footer)
             wanted = await self._called(is_large, partial(self._start.index_ranges, work, footer))
@@ -362,19 +365,20 @@ class Fetcher:
     async def _indexes(
         self, work: StripeWork, wanted: Sequence[ByteRange], held: list[_Held]
     ) -> dict[ByteRange, memoryview]:
-        missing = [range_ for range_ in wanted if range_.length and _at_hand(held, range_) is None]
+        known = {range_: self._known(range_, held) for range_ in wanted}
+        missing = [range_ for range_, found in known.items() if found is None and range_.length]
         self.plan.control_bytes += sum(range_.length for range_ in wanted)
         requests = plan_requests(missing, self._scheduler.cost)
         fetches = [self._start_fetch(request, work.number, "index") for request in requests]
         buffers = [await self._collect(fetch) for fetch in fetches]
-        indexes: dict[ByteRange, memoryview] = {}
-        for range_ in wanted:
-            found = _at_hand(held, range_)
-            if found is None:
-                indexes[range_] = memoryview(b"".join(gather(range_, _holding(range_, buffers))))
-            else:
-                indexes[range_] = found[0].view(range_)
-        return indexes
+        put = self._remembered.put
+        return {range_: put(range_, found or joined(range_, buffers)) for range_, found in known.items()}
+
+    def _known(self, wanted: ByteRange, held: Sequence[_Held]) -> memoryview | None:
+        """Metadata that an earlier read has seen, or that came along."""
+        found = self._remembered.get(wanted)
+        place = _at_hand(held, wanted) if found is None else None
+        return found if place is None else place[0].view(wanted)
 
     async def add(self, make: Callable[[], StripeRun], held: Sequence[_Held], *, is_large: bool) -> None:
         """Take on the stripe that `make` answers, behind those that are there.
@@ -493,7 +497,3 @@ def _planned(pieces: Sequence[StreamPiece], cost: CostModel, *, one_of_many: boo
     ranges = [piece.range for piece in pieces]
     requests = plan_requests(ranges, cost, one_of_many=one_of_many)
     return _Wave(pieces, requests), order_of_rows(requests, ranges, [piece.feed for piece in pieces])
-
-
-def _holding(wanted: ByteRange, buffers: Sequence[RangeBuffer]) -> list[RangeBuffer]:
-    return [one for one in buffers if one.range.start < wanted.stop and wanted.start < one.range.stop]

@@ -219,6 +219,44 @@ def watched(watch: Watch | None) -> Iterator[Watch | None]:
     watch.end()
 
 
+# --- what a file said ------------------------------------------------------------------------------
+
+
+class Remembered:
+    """Bytes of stripe footers and indexes, as they stand in the file: those that were used last.
+
+    What is encrypted stays so. For the event loop's thread.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._found: dict[ByteRange, memoryview] = {}  # the one that was used last comes last
+
+    def get(self, wanted: ByteRange) -> memoryview | None:
+        """The bytes of exactly this range, where they are known."""
+        found = self._found.pop(wanted, None)
+        if found is not None:
+            self._found[wanted] = found
+        return found
+
+    def has(self, wanted: ByteRange) -> bool:
+        """Whether they are known."""
+        return wanted in self._found
+
+    def put(self, range: ByteRange, data: memoryview) -> memoryview:
+        """Keep a copy, but of what is larger than a quarter of the limit; answers what was given."""
+        if 4 * range.length > self._limit or self.get(range) is not None:
+            return data
+        self._found[range] = memoryview(bytes(data))
+        self._size += range.length
+        while self._size > self._limit:
+            oldest = next(iter(self._found))
+            del self._found[oldest]
+            self._size -= oldest.length
+        return data
+
+
 # --- sessions --------------------------------------------------------------------------------------
 
 # Memory that a read leaves for the next one goes back to the system when no file was open for so long.
@@ -245,9 +283,16 @@ def _trim(since: object) -> None:
 class Session:
     """The source of one open file and its tasks."""
 
-    def __init__(self, source: ByteSource, retry: RetryPolicy, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        retry: RetryPolicy,
+        observer: Observer | None = None,
+        remembered_bytes: int = 0,
+    ) -> None:
         self.source = source
         self.retry = retry
+        self.remembered_bytes = remembered_bytes
         self._observer = observer
         self._opening: Watch | None = None
         self.suffix_count = 0
