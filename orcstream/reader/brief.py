@@ -1,27 +1,31 @@
-"""A read of a small file whose bytes all came with its tail: no task, no request, and no thread for little.
+"""A read of little: of a small file whose bytes all came with its tail, or of a few rows of a near one.
 
 Knows the same parts as `reader.reading`: stripes are started, decoded and shaped by them, one step after the
-other in the consumer's own task. What takes longer than other tasks should wait is done on a thread, so that
-a small file that claims many rows holds up nobody.
+other in the consumer's own task, which takes no other task, and no thread for little. What takes longer than
+other tasks should wait is done on a thread, so that a small file that claims many rows holds up nobody.
+Nothing is fetched ahead: from a store at a distance this would wait for each answer.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
 
 from orcstream.batch import Batch
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, RangeBuffer, gather
 from orcstream.errors import UsageError, located
 from orcstream.io.loop.tasks import TaskStarter
 from orcstream.io.loop.uncancelled import called
-from orcstream.io.request.scheduler import beyond_end
-from orcstream.reader.engine.budget import MemoryBudget
+from orcstream.io.request.scheduler import FetchScheduler, FetchStatistics, beyond_end
+from orcstream.plan.selection import plan_control, plan_requests
+from orcstream.reader.engine.budget import Lease, MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue, Delivery
 from orcstream.reader.engine.fetching import FetchPlan
-from orcstream.reader.engine.runs import StreamPiece
+from orcstream.reader.engine.runs import StreamPiece, StripeRun, windows_of
 from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.engine.stripes import StripeWork
-from orcstream.reader.planning import PlannedRead, ReadingPlan
+from orcstream.reader.planned import PlannedRead, ReadingPlan
 
 # Decoding so many values takes less than a millisecond, where their chunks are no larger than they look.
 _AT_ONCE_VALUES = 1 << 16
@@ -33,6 +37,12 @@ class BriefRead(PlannedRead):
     def __init__(self, plan: ReadingPlan) -> None:
         super().__init__(plan)
         options = plan.pipeline
+        assert options.cached is not None
+        self._cached = options.cached
+        self._held = [options.cached]  # what came along with the tail, and with the footers
+        self._lease: Lease | None = None  # of what came with the footers
+        self._remembered = options.remembered
+        self._source = plan.session.source
         self._budget = MemoryBudget(options.memory_limit, options.chunk_room, _nobody_waits)
         self._queue = DecodeQueue(
             compression=options.compression,
@@ -42,22 +52,25 @@ class BriefRead(PlannedRead):
             on_progress=_nobody_waits,
             observer=options.observer,
         )
-        values = plan.stripes.file.tail.footer.row_count * options.column_count
-        self._is_large = values > _AT_ONCE_VALUES or plan.shaper.rest.is_wide
+        self._is_large = plan.value_count > _AT_ONCE_VALUES or plan.shaper.rest.is_wide
+        self._scheduler: FetchScheduler | None = None  # once something is asked for
         self._fetched = FetchPlan()
         self._waiting: deque[StripeWork] | None = None  # stripes that are still to be read
+        self._windows: deque[list[StreamPiece]] = deque()  # of the stripe under way, still to be fetched
+        self._is_one_of_many = False  # of them
         self._ready: Batch | None = None
         self._is_over = False
         self._wait_s = 0.0
 
     # --- life time ---------------------------------------------------------------------------------
 
-    def start(self, tasks: TaskStarter) -> None:  # noqa: ARG002 - it has none
+    def start(self, tasks: TaskStarter) -> None:
         if self._is_started:
             return
         if self.plan.session.is_closed:
             raise UsageError("the file is closed")
         self._is_started = True
+        self._tasks = tasks
         self.plan.session.at_close(self, self.stop)
         if self.plan.watch is not None:
             self.plan.watch.begin()
@@ -84,95 +97,199 @@ class BriefRead(PlannedRead):
 
     async def next(self) -> Batch | None:
         self._check_open()
-        if self._waiting is None:
-            stripes = self.plan.stripes
-            works = await called(lambda: stripes.works(None), is_large=stripes.takes_long)
-            await self.plan.pipeline.start.unlock(works)
-            self._waiting = deque(works)
-        if self._ready is None:
-            began = self._loop.time()
-            # On a thread it goes on should this be cancelled; what came of it is for the next step.
-            await called(self._advance, is_large=self._is_large)
+        began = self._loop.time()
+        try:
+            while self._ready is None and await self._go_on():
+                self._check_open()
+        finally:
             self._wait_s += self._loop.time() - began
-            self._check_open()
+        self._check_open()
         batch, self._ready = self._ready, None
         return self._counted(batch)
 
+    async def _go_on(self) -> bool:
+        """Take a step towards the next batch; False at the end. Where it is cancelled, it is taken again."""
+        if self._waiting is None:
+            await self._begin()
+            return True
+        # On a thread it goes on should this be cancelled; what came of it is for the next step.
+        await called(self._advance, is_large=self._is_large)
+        if self._ready is not None:
+            return True
+        if self._queue.head() is not None:
+            await self._bring()
+        elif self._waiting:
+            await self._take_on(self._waiting[0])
+        else:
+            return False
+        return True
+
     def _advance(self) -> None:
-        """Make the next batch ready, where there is one."""
+        """Decode and shape what is there until a batch is ready; at the end or before a failure, the rest."""
         shaper = self.plan.shaper
-        while self._ready is None:
-            delivery = self._delivery()
-            if delivery is None:
-                self._ready = shaper.rest.finish()
-                return
-            self._ready = shaper.pass_on(delivery) if shaper.is_plain else shaper.shape(delivery)
+        try:
+            while self._ready is None and (delivery := self._delivery()) is not None:
+                self._ready = shaper.pass_on(delivery) if shaper.is_plain else shaper.shape(delivery)
+        except Exception:
+            if not shaper.rest.has_rows:
+                raise
+            self._ready = shaper.rest.finish()  # the failure is raised again by the next step
+        if self._ready is None and self._queue.head() is None and not self._waiting:
+            self._ready = shaper.rest.finish()
 
     def _delivery(self) -> Delivery | None:
-        """The next decoded rows; None at the end, and where rows before a failure are left over."""
-        try:
-            while True:
-                delivery = self._queue.deliver()
-                if delivery is not None:
-                    return delivery
-                if self._queue.head() is None:
-                    if not self._take_on():
-                        return None
-                    continue
-                hungry = self._queue.hungry()
-                for piece in hungry:
-                    piece.asked = True
-                    self._queue.arrive(piece, [self._bytes_of(piece.range)], None)
-                assert hungry or self._queue.has_work(), "a column waits for what nobody brings"
-                self._queue.work()
-        except Exception:
-            if self.plan.shaper.rest.has_rows:
-                return None  # the failure is raised again by the next step
-            raise
+        """The next decoded rows; None where there are none yet."""
+        while True:
+            delivery = self._queue.deliver()
+            if delivery is not None or not self._queue.has_work():
+                return delivery
+            self._queue.work()
 
     # --- stripes -----------------------------------------------------------------------------------
 
-    def _take_on(self) -> bool:
-        """Start the next stripe that has rows of the read, if there is one."""
-        start, waiting = self.plan.pipeline.start, self._waiting
-        while waiting:
-            work = waiting[0]
-            with located(url=self.plan.session.source.url):
-                footer = self._bytes_of(work.information.footer_range)
-                wanted = start.index_ranges(work, footer)
-                indexes = {range_: self._bytes_of(range_) for range_ in wanted}
-                self._fetched.control_bytes += len(footer) + sum(range_.length for range_ in wanted)
-                stripe = start.start(work, footer, indexes)
-            waiting.popleft()
-            if stripe is None:
-                continue
-            for feed in stripe.feeds:
-                for span, part in enumerate(feed.slices):
-                    if part.range.length:
-                        piece = StreamPiece(feed, part.range, span)
-                        piece.asked = True
-                        piece.arrived = [self._bytes_of(part.range)], None
-                        feed.pieces.append(piece)
-                        self._fetched.wanted_bytes += part.range.length
-            self._fetched.stripe_count += 1
-            self._queue.add(stripe)
-            return True
-        return False
+    async def _begin(self) -> None:
+        """Choose stripes, and fetch what they begin with where that is not known."""
+        stripes, start = self.plan.stripes, self.plan.pipeline.start
+        works = await called(lambda: stripes.works(None), is_large=stripes.takes_long)
+        unknown = [work for work in works if not self._remembered.has(work.information.footer_range)]
+        control = plan_control(
+            [work.information for work in unknown],
+            self._source.cost,
+            self._budget.window_bytes,
+            indexed=[work.indexed for work in unknown],
+            index_share=start.index_share,
+        )
+        held = await self._fetch([request.range for request in control.requests], "control")
+        await start.unlock(works)
+        self._held += held
+        self._lease = self._lent(held)
+        self._waiting = deque(works)
 
-    def _bytes_of(self, wanted: ByteRange) -> memoryview:
-        cached = self.plan.pipeline.cached
-        assert cached is not None
-        if wanted.stop > cached.range.stop:
-            raise beyond_end(wanted, cached.range.stop, self.plan.session.source.url)
-        return cached.view(wanted)
+    async def _take_on(self, work: StripeWork) -> None:
+        """Start the next stripe."""
+        start, footer_range = self.plan.pipeline.start, work.information.footer_range
+        with located(url=self._source.url):
+            footer = self._known(footer_range)
+            is_large = start.is_large(work, footer)
+            wanted = await called(partial(start.index_ranges, work, footer), is_large=is_large)
+            missing = [range_ for range_ in wanted if not self._remembered.has(range_)]
+            held = await self._fetch_missing(missing, "index")
+            indexes = {range_: self._known(range_, held) for range_ in wanted}
+            index_bytes = sum(range_.length for range_ in wanted)
+            is_large = is_large or start.is_large(work, footer, index_bytes)
+            stripe = await called(partial(start.start, work, footer, indexes), is_large=is_large)
+        self._check_open()
+        assert self._waiting is not None
+        self._waiting.popleft()
+        self._fetched.control_bytes += footer_range.length + index_bytes
+        if stripe is not None:
+            self._add(stripe)
+
+    def _add(self, stripe: StripeRun) -> None:
+        """Have a stripe decoded: what is there of it at once, the rest window by window."""
+        self._windows.clear()
+        if self._cached.range.start <= stripe.information.offset:
+            pieces = [
+                StreamPiece(feed, part.range, span)
+                for feed in stripe.feeds
+                for span, part in enumerate(feed.slices)
+                if part.range.length
+            ]
+            for piece in pieces:
+                piece.asked = True
+                piece.arrived = [self._view(piece.range)], None
+        else:
+            self._windows.extend(windows_of(stripe, self._budget, self._source.cost))
+            self._is_one_of_many = len(self._windows) > 1
+            pieces = [piece for window in self._windows for piece in window]
+        for piece in pieces:
+            piece.feed.pieces.append(piece)
+            self._fetched.wanted_bytes += piece.range.length
+        self._fetched.stripe_count += 1
+        self._queue.add(stripe)
+
+    async def _bring(self) -> None:
+        """Fetch what columns wait for, and hand it over."""
+        pieces = self._windows[0] if self._windows else self._queue.hungry()
+        assert pieces, "a column waits for what nobody brings"
+        pieces = [piece for piece in pieces if piece.is_wanted]
+        wanted = [piece.range for piece in pieces]
+        buffers = await self._fetch_missing(wanted, self.plan.pipeline.wave, one_of_many=self._is_one_of_many)
+        self._check_open()
+        lease = self._lent(buffers)
+        if self._windows:
+            self._windows.popleft()
+        for piece in pieces:
+            piece.asked = True
+            self._queue.arrive(piece, self._views(piece.range, buffers), lease)
+
+    def _lent(self, buffers: Sequence[RangeBuffer]) -> Lease:
+        return self._budget.lend(sum(buffer.range.length for buffer in buffers))
+
+    # --- bytes -------------------------------------------------------------------------------------
+
+    def _view(self, wanted: ByteRange) -> memoryview:
+        (view,) = self._views(wanted, ())
+        return view
+
+    def _views(self, wanted: ByteRange, fetched: Sequence[RangeBuffer]) -> list[memoryview]:
+        """Bytes that came along, or were `fetched`."""
+        for buffer in self._held:
+            if _holds(buffer.range, wanted):
+                return [buffer.view(wanted)]
+        if wanted.stop > self._cached.range.stop:
+            raise beyond_end(wanted, self._cached.range.stop, self._source.url)
+        parts = [one for one in (*fetched, *self._held) if one.range.start < wanted.stop]
+        return gather(wanted, sorted(parts, key=lambda part: part.range))
+
+    def _known(self, wanted: ByteRange, fetched: Sequence[RangeBuffer] = ()) -> memoryview:
+        """A footer or an index, remembered from now on."""
+        found = self._remembered.get(wanted)
+        if found is None:
+            views = self._views(wanted, fetched)
+            found = views[0] if len(views) == 1 else memoryview(b"".join(views))
+            self._remembered.put(wanted, found)
+        return found
+
+    async def _fetch_missing(
+        self, wanted: Sequence[ByteRange], wave: str, *, one_of_many: bool = False
+    ) -> list[RangeBuffer]:
+        missing = [one for one in wanted if one.length and not any(_holds(h.range, one) for h in self._held)]
+        requests = plan_requests(missing, self._source.cost, one_of_many=one_of_many) if missing else ()
+        return await self._fetch([request.range for request in requests], wave)
+
+    async def _fetch(self, ranges: Sequence[ByteRange], wave: str) -> list[RangeBuffer]:
+        """Ranges one after the other; what the tail's bytes hold needs no request."""
+        buffers: list[RangeBuffer] = []
+        for range_ in ranges:
+            if range_.start >= self._cached.range.start:
+                continue
+            if self._scheduler is None:
+                self._scheduler = self.plan.session.scheduler(self._tasks, self.plan.watch)
+            buffers.append(RangeBuffer(range_, await self._scheduler.fetch(range_, wave)))
+            self._check_open()
+        if buffers:
+            await self._source.verify()
+        return buffers
 
     def statistics(self) -> ReadStatistics:
+        fetched = FetchStatistics() if self._scheduler is None else self._scheduler.statistics()
         return self.counted(
             stripe_count=self._fetched.stripe_count,
+            request_count=fetched.request_count,
+            retry_count=fetched.retry_count,
+            hedge_count=fetched.hedge_count,
+            hop_count=fetched.hop_count,
             bytes_wanted=self._fetched.wanted_bytes + self._fetched.control_bytes,
+            bytes_read=fetched.byte_count,
             wait_s=self._wait_s,
             decode_s=self._queue.decode_s,
+            peak_fetched_bytes=self._budget.peak_fetched,
         )
+
+
+def _holds(one: ByteRange, wanted: ByteRange) -> bool:
+    return one.start <= wanted.start and wanted.stop <= one.stop
 
 
 def _nobody_waits() -> None:

@@ -20,7 +20,7 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.engine.budget import Shares
 from orcstream.reader.engine.runs import Segment, StripeRun, windows_of
 from orcstream.reader.engine.stripes import StripeWork
-from orcstream.reader.planning import ReadingPlan
+from orcstream.reader.planned import ReadingPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ from orcstream.reader.options import (
     TakeKeywords,
     Where,
 )
-from orcstream.reader.planning import ReadingPlan, ReadPlanner
+from orcstream.reader.planned import ReadingPlan
+from orcstream.reader.planning import ReadPlanner
 from orcstream.reader.stream import BatchStream, More
 from orcstream.schema.column_statistics import ColumnStatistics
 from orcstream.schema.schema import Schema

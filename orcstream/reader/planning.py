@@ -6,22 +6,21 @@ done before the first request, so that what is wrong with a question is said at 
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orcstream.batch import Batch, BatchSchema
-from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.batch import BatchSchema
+from orcstream.byterange import RangeBuffer
 from orcstream.codec.metadata.wire import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import field_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
 from orcstream.file.unlocking import UnlockedFile
 from orcstream.file.zones import FileTimes
-from orcstream.io.loop.tasks import Running
 from orcstream.plan.projection import Projection, Source, project
-from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
+from orcstream.plan.selection import Rows, clip_rows
 from orcstream.plan.tail import Tail, trust_in
 from orcstream.reader.engine.budget import (
     LEAST_LIMIT,
@@ -32,9 +31,10 @@ from orcstream.reader.engine.budget import (
 )
 from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.pipeline import Filter, OutputColumn, Shaper
-from orcstream.reader.engine.session import PrunedRows, ReadStatistics, Remembered, Session, Watch
-from orcstream.reader.engine.stripes import StripeStarter, StripeWork, walk_types
+from orcstream.reader.engine.session import PrunedRows, Remembered, Session
+from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.options import Columns, ReadOptions
+from orcstream.reader.planned import ReadingPlan, StripeChoice
 from orcstream.schema.types import Kind, Type, nodes_of
 
 if TYPE_CHECKING:
@@ -44,126 +44,10 @@ if TYPE_CHECKING:
 
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
+# So many stripes, or stretches of rows, and so many bytes at most are little.
 _MOST_AT_HAND = 64
+_LITTLE_BYTES = 1 << 20
 _MS_NS = 10**6
-
-
-# Parsing one takes about a microsecond, and so does choosing a stripe.
-_MANY_STATISTICS = 1 << 14
-
-
-@dataclass(frozen=True, slots=True)
-class StripeChoice:
-    """The stripes that have some of `rows` and may have a match; `pruner` knows the predicate."""
-
-    file: UnlockedFile
-    url: str
-    rows: Rows | None
-    pruner: Pruner | None
-    pruned: PrunedRows
-
-    @property
-    def statistics_range(self) -> ByteRange | None:
-        """Where statistics of stripes are that may spare reading some, and did not come with the tail."""
-        file, pruner = self.file, self.pruner
-        if pruner is None or file.held_statistics is not None or len(file.tail.footer.stripes) < 2:
-            return None
-        if not pruner.file_matches:
-            return None
-        return file.statistics_range if file.statistics_range.length else None
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether `works` is for a thread: of many stripes, or with a predicate of many statistics."""
-        footer = self.file.tail.footer
-        each = 1 if self.pruner is None else footer.schema.column_count
-        return len(footer.stripes) * each > _MANY_STATISTICS
-
-    def works(self, statistics: memoryview | None) -> list[StripeWork]:
-        """The stripes to read, given the bytes of `statistics_range` where that is not None."""
-        footer, rows, pruner = self.file.tail.footer, self.rows, self.pruner
-        with located(url=self.url):
-            if pruner is not None and not pruner.file_matches:
-                self.pruned.by_file += footer.row_count if rows is None else count_rows(rows)
-                return []
-            keep = [True] * len(footer.stripes)
-            if pruner is not None:
-                data = self.file.held_statistics if statistics is None else statistics
-                if data is not None and len(footer.stripes) > 1:
-                    keep = pruner.stripes(self.file.stripe_statistics(memoryview(data)))
-        works: list[StripeWork] = []
-        for stripe, may_match in zip(footer.stripes, keep, strict=True):
-            wanted = None if rows is None else wanted_in(rows, stripe.first_row, stripe.row_count)
-            if wanted == []:
-                continue
-            if not may_match:
-                self.pruned.by_stripe += stripe.row_count if wanted is None else count_rows(wanted)
-                continue
-            if wanted == [(0, stripe.row_count)]:
-                wanted = None
-            groups = RowGroups(stripe.row_count, footer.row_index_stride)
-            selects = pruner is not None or (wanted is not None and groups.count > 1)
-            works.append(StripeWork(len(works), stripe, wanted, selects and stripe.index_length > 0))
-        return works
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingPlan:
-    """All that a stream is to read, and how.
-
-    `late` is there where the columns of the predicate come first, `watch` where somebody watches. All stripes
-    are `at_hand` where they came with the tail.
-    """
-
-    session: Session
-    schema: BatchSchema
-    stripes: StripeChoice
-    pipeline: PipelineOptions
-    shaper: Shaper
-    pruned: PrunedRows
-    decode_threads: int
-    at_hand: bool = False
-    late: LatePlan | None = None
-    watch: Watch | None = None
-
-
-class PlannedRead(Running):
-    """What carries out a plan: the running part of a stream of batches."""
-
-    name, owner = "orcstream read", "file"
-
-    def __init__(self, plan: ReadingPlan) -> None:
-        super().__init__()
-        self.plan = plan
-        self.row_count = self.batch_count = 0
-
-    @abstractmethod
-    async def next(self) -> Batch | None:
-        """The next batch, or None at the end. Of a step that is cancelled, the next one misses no row."""
-
-    @abstractmethod
-    def statistics(self) -> ReadStatistics:
-        """What was done so far."""
-
-    def _counted(self, batch: Batch | None) -> Batch | None:
-        if batch is not None:
-            self.row_count += batch.num_rows
-            self.batch_count += 1
-        return batch
-
-    def counted(self, **measured: Any) -> ReadStatistics:
-        """Rows and batches, which rows were not looked at, and what was `measured` besides."""
-        pruned = self.plan.pruned
-        return ReadStatistics(
-            row_count=self.row_count,
-            batch_count=self.batch_count,
-            rows_pruned_by_file=pruned.by_file,
-            rows_pruned_by_stripe=pruned.by_stripe,
-            rows_pruned_by_row_group=pruned.by_row_group,
-            rows_pruned_by_bloom=pruned.by_bloom,
-            rows_filtered=pruned.filtered + self.plan.shaper.filtered_count,
-            **measured,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +68,7 @@ class ReadPlanner:
         self._session = session
         self._file = file
         self._tail = file.tail
+        self._starts = [stripe.first_row for stripe in file.tail.footer.stripes]
         self._cached = cached
         self._times = times
 
@@ -217,9 +102,10 @@ class ReadPlanner:
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
-        at_hand = self._is_at_hand()
+        row_count = self._rows_of_little(rows, predicate, columns)
+        brief = row_count is not None
         # Two pipelines share the memory.
-        late = not at_hand and shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
+        late = not brief and shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         if self.plans_long and self._tail.footer.stripes:  # what fewer columns keep is not counted
             left, late = beside_columns(shares.limit, nodes_of(columns.decoded), late=late)
             shares = Shares(left)
@@ -251,6 +137,7 @@ class ReadPlanner:
                     pruned,
                     leads_to,
                     limit,
+                    self.remembered,
                 ),
                 column_count=max(1, len(root.children)),
                 # Nobody sees the batches of the predicate's columns.
@@ -277,7 +164,8 @@ class ReadPlanner:
             shaper=shaper,
             pruned=pruned,
             decode_threads=options.threads,
-            at_hand=at_hand,
+            brief=brief,
+            value_count=(row_count or 0) * max(1, len(columns.decoded.children)),
             late=late_plan,
         )
 
@@ -372,12 +260,29 @@ class ReadPlanner:
         rest = [(first_row, row_count)]
         return rest if rows is None else clip_rows(rows, rest)
 
-    def _is_at_hand(self) -> bool:
-        """Whether all bytes of a file came with its tail, and it is one that a short way is for."""
-        stripes, cached = self._tail.footer.stripes, self._cached.range
-        if self.plans_long or len(stripes) > _MOST_AT_HAND or self._file.held_statistics is None:
-            return False
-        return all(cached.start <= one.range.start and one.range.stop <= cached.stop for one in stripes)
+    def _rows_of_little(
+        self, rows: Rows | None, predicate: Predicate | None, columns: _Columns
+    ) -> int | None:
+        """About how many rows are decoded by a read that the short way is for; None where it is not."""
+        footer, cached = self._tail.footer, self._cached.range
+        stripes = footer.stripes
+        if self.plans_long:
+            return None
+        is_small = len(stripes) <= _MOST_AT_HAND and self._file.held_statistics is not None
+        if is_small and all(cached.start <= one.offset and one.range.stop <= cached.stop for one in stripes):
+            return footer.row_count
+        cost = self._session.source.cost
+        if not rows or predicate is not None or not cost.is_near or len(rows) > _MOST_AT_HAND:
+            return None
+        first, last = bisect_right(self._starts, rows[0][0]), bisect_right(self._starts, rows[-1][1] - 1)
+        if last - first >= cost.request_cap:
+            return None
+        # Of each stretch whole row groups are decoded; without an index, all rows in front of it.
+        stride = footer.row_index_stride or footer.row_count
+        decoded = sum(-(-(stop - start) // stride) * stride + stride for start, stop in rows)
+        stored = sum(one.data_length for one in stripes) / max(1, footer.row_count)
+        share = len(columns.decoded.column_ids) / footer.schema.column_count
+        return min(decoded, footer.row_count) if decoded * stored * share <= _LITTLE_BYTES else None
 
     # --- late materialisation ----------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.pipeline import DecodeThreads, Gathering, Pipeline
 from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.engine.stripes import StripeWork
-from orcstream.reader.planning import PlannedRead, ReadingPlan
+from orcstream.reader.planned import PlannedRead, ReadingPlan
 
 if TYPE_CHECKING:
     from orcstream.reader.engine.late import LateReading

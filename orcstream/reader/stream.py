@@ -17,7 +17,7 @@ from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import OneTask, R, Stream, TaskStarter
 from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.reader.engine.session import ReadStatistics
-from orcstream.reader.planning import PlannedRead, ReadingPlan
+from orcstream.reader.planned import PlannedRead, ReadingPlan
 from orcstream.schema.schema import Schema
 
 
@@ -82,7 +82,7 @@ class BatchStream(Batches[PlannedRead]):
 
     def _begin(self, planned: tuple[ReadingPlan, int]) -> PlannedRead:
         plan, self._row_count = planned
-        if plan.at_hand:
+        if plan.brief:
             from orcstream.reader.brief import BriefRead
 
             self._running = BriefRead(plan)

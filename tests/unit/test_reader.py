@@ -25,7 +25,7 @@ from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.file.unlocking import KeyRing, UnlockedFile
 from orcstream.file.zones import FileTimes
-from orcstream.reader import planning
+from orcstream.reader import planned
 from orcstream.reader.engine import session
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget, Shares
 from orcstream.reader.engine.decoding import DecodeQueue
@@ -392,7 +392,7 @@ async def test_where_statistics_of_stripes_are_looked_at(many: bool, monkeypatch
         return stripes(pruner, statistics)
 
     monkeypatch.setattr(Pruner, "stripes", look)
-    monkeypatch.setattr(planning, "_MANY_STATISTICS", 1 if many else 1 << 14)
+    monkeypatch.setattr(planned, "_MANY_STATISTICS", 1 if many else 1 << 14)
     async with orcstream.open(DATA) as file:
         rows = await file.read(where=~orcstream.col(file.schema.root.field_names[0]).is_null())
         assert rows.num_rows == file.row_count

@@ -22,6 +22,7 @@ import anyio
 from orcstream._buffer import release_retained, trim
 from orcstream._printable import logger_of
 from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.codec.metadata.structure import StripeFooter
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import ByteSource, RetryPolicy, Suffix
 from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
@@ -223,38 +224,65 @@ def watched(watch: Watch | None) -> Iterator[Watch | None]:
 
 
 class Remembered:
-    """Bytes of stripe footers and indexes, as they stand in the file: those that were used last.
+    """Stripe footers and indexes, as they stand in the file, and parsed footers: those that were used last.
 
-    What is encrypted stays so. For the event loop's thread.
+    What is encrypted stays so, since parsed footers hold no values.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._found: dict[ByteRange, memoryview] = {}  # the one that was used last comes last
+        self._lock = threading.Lock()  # large stripes are started on threads
+        self._bytes: dict[ByteRange, memoryview] = {}  # the one that was used last comes last
+        self._footers: dict[ByteRange, StripeFooter] = {}  # of some that are there
 
     def get(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of exactly this range, where they are known."""
-        found = self._found.pop(wanted, None)
-        if found is not None:
-            self._found[wanted] = found
-        return found
+        with self._lock:
+            found = self._bytes.pop(wanted, None)
+            if found is not None:
+                self._bytes[wanted] = found
+            return found
 
     def has(self, wanted: ByteRange) -> bool:
         """Whether they are known."""
-        return wanted in self._found
+        return wanted in self._bytes
 
     def put(self, range: ByteRange, data: memoryview) -> memoryview:
         """Keep a copy, but of what is larger than a quarter of the limit; answers what was given."""
-        if 4 * range.length > self._limit or self.get(range) is not None:
-            return data
-        self._found[range] = memoryview(bytes(data))
-        self._size += range.length
-        while self._size > self._limit:
-            oldest = next(iter(self._found))
-            del self._found[oldest]
-            self._size -= oldest.length
+        if 4 * range.length <= self._limit:
+            with self._lock:
+                if range not in self._bytes:
+                    self._bytes[range] = memoryview(bytes(data))
+                    self._grow(range.length)
         return data
+
+    def footer(self, range: ByteRange) -> StripeFooter | None:
+        """The footer that was parsed of these bytes."""
+        return self._footers.get(range)
+
+    def put_footer(self, range: ByteRange, footer: StripeFooter) -> StripeFooter:
+        """Keep a footer whose bytes are kept; answers it."""
+        with self._lock:
+            if range in self._bytes and range not in self._footers:
+                self._footers[range] = footer
+                self._grow(_size_of(footer))
+        return footer
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        while self._size > self._limit:
+            oldest = next(iter(self._bytes))
+            del self._bytes[oldest]
+            self._size -= oldest.length
+            footer = self._footers.pop(oldest, None)
+            if footer is not None:
+                self._size -= _size_of(footer)
+
+
+def _size_of(footer: StripeFooter) -> int:
+    """What a parsed footer takes, about."""
+    return 200 * (len(footer.streams) + len(footer.encodings))
 
 
 # --- sessions --------------------------------------------------------------------------------------

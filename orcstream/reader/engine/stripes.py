@@ -43,7 +43,7 @@ from orcstream.plan.selection import (
 from orcstream.plan.tail import decompress_message, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
-from orcstream.reader.engine.session import PrunedRows
+from orcstream.reader.engine.session import PrunedRows, Remembered
 from orcstream.schema.types import TIMES, FileColumn, Kind, Type
 
 if TYPE_CHECKING:
@@ -248,8 +248,10 @@ class StripeStarter:
         pruned: PrunedRows | None = None,
         leads_to: Sequence[Type] = (),
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        remembered: Remembered | None = None,
     ) -> None:
         self._file = file
+        self._remembered = remembered or Remembered(0)
         self._memory_limit = memory_limit
         self._counting = Lock()
         # For who reads more of the same stripes, while these are there.
@@ -298,7 +300,10 @@ class StripeStarter:
 
     def _parse(self, work: StripeWork, data: memoryview) -> tuple[StripeFooter, StripeForm]:
         stripe = work.information
-        footer = footer_of(self._tail, stripe, data)
+        remembered, range_ = self._remembered, stripe.footer_range
+        footer = remembered.footer(range_)
+        if footer is None:
+            footer = remembered.put_footer(range_, footer_of(self._tail, stripe, data))
         keys = self._file.local_keys(stripe, self._variants)
         return footer, self._file.form.of_stripe(stripe, footer, keys)
 
