@@ -6,7 +6,7 @@ control wave fetches, since only that tells what the data wave will ask for.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -180,7 +180,9 @@ class _Survey:
         return await called(lambda: stripes.works(statistics), is_large=stripes.takes_long)
 
     async def _group(self, works: Sequence[StripeWork]) -> None:
-        unknown = [work for work in works if not self.remembered.has(work.information.footer_range)]
+        ranges = [work.information.footer_range for work in works]
+        known = {range_: found for range_ in ranges if (found := self.remembered.get(range_)) is not None}
+        unknown = [work for work in works if work.information.footer_range not in known]
         control = plan_control(
             [work.information for work in unknown],
             self.cost,
@@ -188,12 +190,12 @@ class _Survey:
             indexed=[work.indexed for work in unknown],
             index_share=self.start.index_share,
         )
-        ranges = [r.range for r in control.requests if r.range.start < self.cached.range.start]
-        self.control.ask(ranges)
-        held = [*await self.fetch(ranges), self.cached]
+        asked = [r.range for r in control.requests if r.range.start < self.cached.range.start]
+        self.control.ask(asked)
+        held = [*await self.fetch(asked), self.cached]
         await self.start.unlock(works)
         for work in works:
-            stripe = await self._stripe(work, held)
+            stripe = await self._stripe(work, known, held)
             if stripe is not None:
                 await called(partial(self._count, stripe, held), is_large=len(stripe.feeds) > AT_ONCE_COLUMNS)
 
@@ -208,9 +210,11 @@ class _Survey:
             rest = context.run(self.plan.late.root, rows, decoded=kept)
             self._data(rest, held, self.rest)
 
-    async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
+    async def _stripe(
+        self, work: StripeWork, footers: Mapping[ByteRange, memoryview], held: Sequence[RangeBuffer]
+    ) -> StripeRun | None:
         footer_range = work.information.footer_range
-        footer = self.remembered.get(footer_range) or joined(footer_range, held)
+        footer = footers.get(footer_range) or joined(footer_range, held)
         self.control.bytes_wanted += len(footer)
         with located(url=self.plan.session.source.url):
             is_large = self.start.is_large(work, footer)

@@ -89,7 +89,8 @@ class ReadingPlan:
     """All that a stream is to read, and how.
 
     `late` is there where the columns of the predicate come first, `watch` where somebody watches. What is
-    `brief` is read the short way: about `value_count` values are decoded then.
+    `brief` is read the short way: about `value_count` values are decoded then; with `is_flat` no lists and
+    maps are among them.
     """
 
     session: Session
@@ -101,6 +102,7 @@ class ReadingPlan:
     decode_threads: int
     brief: bool = False
     value_count: int = 0
+    is_flat: bool = False
     late: LatePlan | None = None
     watch: Watch | None = None
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
+_OF_MANY_ITEMS = (Kind.LIST, Kind.MAP)
 # So many stripes, or stretches of rows, and so many bytes at most are little.
 _MOST_AT_HAND = 64
 _LITTLE_BYTES = 1 << 20
@@ -165,6 +166,7 @@ class ReadPlanner:
             pruned=pruned,
             decode_threads=options.threads,
             brief=brief,
+            is_flat=all(node.kind not in _OF_MANY_ITEMS for node in nodes_of(columns.decoded)),
             value_count=(row_count or 0) * max(1, len(columns.decoded.children)),
             late=late_plan,
         )
@@ -277,11 +279,11 @@ class ReadPlanner:
         first, last = bisect_right(self._starts, rows[0][0]), bisect_right(self._starts, rows[-1][1] - 1)
         if last - first >= cost.request_cap:
             return None
-        # Of each stretch whole row groups are decoded; without an index, all rows in front of it.
+        # Of each stretch whole row groups are decoded, about; without an index, all rows in front of it.
         stride = footer.row_index_stride or footer.row_count
-        decoded = sum(-(-(stop - start) // stride) * stride + stride for start, stop in rows)
+        decoded = sum((stop - 1) // stride - start // stride + 1 for start, stop in rows) * stride
         stored = sum(one.data_length for one in stripes) / max(1, footer.row_count)
-        share = len(columns.decoded.column_ids) / footer.schema.column_count
+        share = len(nodes_of(columns.decoded)) / footer.schema.column_count
         return min(decoded, footer.row_count) if decoded * stored * share <= _LITTLE_BYTES else None
 
     # --- late materialisation ----------------------------------------------------------------------

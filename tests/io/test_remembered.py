@@ -114,13 +114,37 @@ async def test_tasks_share_what_is_remembered(url: str) -> None:
 
 
 def test_what_was_used_last_stays() -> None:
-    kept = Remembered(1000)
+    """Each entry counts 500 bytes besides its own."""
+    kept = Remembered(3500)
     ranges = [ByteRange(at, at + 200) for at in range(0, 1400, 200)]
     for number, range_ in enumerate(ranges[:5]):
         kept.put(range_, memoryview(bytes([number]) * 200))
     assert bytes(kept.get(ranges[0]) or b"") == bytes(200)
     kept.put(ranges[5], memoryview(bytes(200)))
     assert [kept.has(range_) for range_ in ranges] == [True, False, True, True, True, True, False]
-    kept.put(ByteRange(0, 251), memoryview(bytes(251)))
-    assert not kept.has(ByteRange(0, 251))
+    kept.put(ByteRange(0, 876), memoryview(bytes(876)))
+    assert not kept.has(ByteRange(0, 876))
     assert kept.get(ByteRange(0, 199)) is None
+
+
+@pytest.mark.parametrize("remembered_bytes", [2000, 4000, 9000])
+async def test_what_is_forgotten_meanwhile_is_not_missed(
+    tmp_path: Path, url: str, path: Path, remembered_bytes: int
+) -> None:
+    """A footer was known when the requests were planned, and forgotten when it was wanted."""
+    many = tmp_path / "many.orc"
+    with orcstream.blocking.create(many, "struct<n:bigint>") as out:
+        for row in range(60):
+            out.write([(row,)])
+            out.end_stripe()
+    io_options = {"tail_bytes": 1024, "remembered_bytes": remembered_bytes}
+    async with orcstream.open(many, io_options=io_options) as file:
+        for row in range(150):
+            rows = [row % 58, (row * 7 + 3) % 60, row % 58 + 1]
+            found = await file.take(rows)
+            assert [one["n"] for one in found.to_pylist()] == rows
+    async with orcstream.open(url, io_options=io_options) as file:
+        for at in range(0, 3000, 300):
+            wanted = range(at, ROWS, 4000)
+            found_by_tasks = await asyncio.gather(*(file.take([row]) for row in wanted))
+            assert [one.to_pylist()[0]["n"] for one in found_by_tasks] == list(wanted)

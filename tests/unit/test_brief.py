@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +27,8 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.loop import system, uncancelled
 from orcstream.io.loop.tasks import Supervisor
 from orcstream.io.stores.local import source
-from orcstream.reader import brief, planning
+from orcstream.reader import brief, planned, planning
+from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.session import DecodeSpan, ReadStatistics, RequestSpan
 from tests.support import hostile
 from tests.support.effort import share
@@ -182,7 +185,7 @@ async def test_it_takes_no_task_and_no_thread(path: Path, monkeypatch: pytest.Mo
                     turns += 1
 
             counting = asyncio.create_task(count())
-            assert (await file.read()).num_rows == ROWS
+            assert (await file.read(columns=["n", "m", "t"])).num_rows == ROWS
             counting.cancel()
             # A checkpoint for each batch, and one for the end.
             assert turns <= 12
@@ -215,6 +218,108 @@ async def test_what_takes_longer_is_for_a_thread(path: Path, monkeypatch: pytest
                         break
     assert calls - before > 10
     assert [row["n"] for row in rows] == list(range(ROWS))
+
+
+async def steps(data: bytes, is_short: bool, **options: Any) -> list[Any]:
+    """What each step gives, failures included; some more than there are."""
+    found: list[Any] = []
+    with way(is_short):
+        async with orcstream.open(data) as file:
+            stream = file.batches(decode_threads=1, **options)
+            for _ in range(40):
+                try:
+                    found.append((await anext(stream)).to_pylist())
+                except StopAsyncIteration:
+                    found.append("end")
+                    break
+                except OrcError as error:
+                    found.append(str(error))
+    return found
+
+
+async def test_a_failure_after_rows_is_raised() -> None:
+    """The rows before it were given, and then the end."""
+    rows = [
+        {"k": row, "s": "9999-01-01 00:00:00" if row == 2000 else "2020-01-01 00:00:00"}
+        for row in range(3000)
+    ]
+    data = io.BytesIO()
+    with orcstream.blocking.create(data, "struct<k:bigint,s:string>") as out:
+        out.write(rows)
+    options: dict[str, Any] = {
+        "schema": "struct<k:bigint,s:timestamp>",
+        "where": col("k").isin(list(range(0, 3000, 10))),
+        "batch_rows": 1000,
+    }
+    for is_short in (True, False):
+        found = await steps(data.getvalue(), is_short, **options)
+        assert "does not fit" in found[-1]
+        assert found[-1] == found[-2]
+
+
+async def test_a_filter_that_keeps_nothing_holds_nobody_up(tmp_path: Path) -> None:
+    """30,000 batches of one row were filtered in one step: 1.5 s."""
+    orc.write_table(pa.table({"n": [row % 2 for row in range(30_000)]}), tmp_path / "a.orc")
+    late = 0.0
+
+    async def watch() -> None:
+        nonlocal late
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            late = max(late, time.perf_counter() - before)
+
+    with way(is_short=True):
+        async with orcstream.open(tmp_path / "a.orc") as file:
+            watching = asyncio.create_task(watch())
+            assert (await file.read(where=col("n") == 3, batch_rows=1)).num_rows == 0
+            watching.cancel()
+    assert late < 0.5
+
+
+async def test_a_step_that_is_cancelled_counts_nothing_twice(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planned, "_MANY_STATISTICS", 0)
+    monkeypatch.setattr(brief, "_AT_ONCE_VALUES", 0)
+    expected = await read(path, True, where=col("n") > 2500)
+    with way(is_short=True):
+        async with orcstream.open(path) as file, file.batches(where=col("n") > 2500) as stream:
+            for at in range(200):
+                with anyio.CancelScope() as scope:
+                    if at % 2:
+                        asyncio.get_running_loop().call_later(0.0002 * (at % 9), scope.cancel)
+                    if await anext(stream, None) is None:
+                        break
+            assert plain(stream.stats) == expected[2]
+
+
+@pytest.mark.parametrize("closes_the_file", [False, True])
+async def test_closing_waits_for_the_thread(
+    path: Path, closes_the_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brief, "_AT_ONCE_VALUES", 0)
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    work = DecodeQueue.work
+
+    def slow(self: DecodeQueue) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        work(self)
+        over.set()
+
+    monkeypatch.setattr(DecodeQueue, "work", slow)
+    with way(is_short=True):
+        file = await orcstream.open(path)
+        stream = file.batches()
+        step = asyncio.ensure_future(anext(stream))
+        assert await asyncio.to_thread(begun.wait, 60)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        await (file if closes_the_file else stream).aclose()
+        assert over.is_set()
+        with pytest.raises(UsageError):
+            await step
+        await file.aclose()
 
 
 @pytest.mark.parametrize("on_a_thread", [False, True])

@@ -167,6 +167,7 @@ class _Prepared:
     """A stripe of the control wave, once it is there: its run, or None where no row of it is wanted."""
 
     ready: anyio.Event
+    footer: memoryview | None  # where it was remembered
     stripe: StripeRun | None = None
     held: Sequence[_Held] = ()
     windows: list[list[StreamPiece]] = field(default_factory=list)
@@ -299,8 +300,9 @@ class Fetcher:
 
     async def _take_on(self, works: Sequence[StripeWork]) -> None:
         """Start some stripes in their order, each as soon as what it needs is there."""
-        known = [self._remembered.has(work.information.footer_range) for work in works]
-        unknown = [at for at, is_known in enumerate(known) if not is_known]
+        # Held from here on: others may have them forgotten.
+        footers = [self._remembered.get(work.information.footer_range) for work in works]
+        unknown = [at for at, footer in enumerate(footers) if footer is None]
         plan = plan_control(
             [works[at].information for at in unknown],
             self._scheduler.cost,
@@ -310,7 +312,7 @@ class Fetcher:
         )
         fetches = [self._start_fetch(request, works[0].number, "control") for request in plan.requests]
         places = cover(len(plan.wanted), plan.requests)
-        prepared = [_Prepared(anyio.Event()) for _ in works]
+        prepared = [_Prepared(anyio.Event(), footer) for footer in footers]
         await self._start.unlock(works)  # while the footers are on their way
         async with anyio.create_task_group() as tasks:
             for number, work in enumerate(works):
@@ -337,7 +339,7 @@ class Fetcher:
             held: list[_Held] = [(await self._collect(part), part.lease) for part in parts]
             held += self._tail
             footer_range = work.information.footer_range
-            footer = self._known(footer_range, held) or joined(footer_range, [one for one, _ in held])
+            footer = result.footer or joined(footer_range, [buffer for buffer, _ in held])
             self._remembered.put(footer_range, footer)
             self.plan.control_bytes += footer_range.length
             is_large = self._start.is_large(work, footer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -25,7 +25,7 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.metadata.structure import StripeFooter
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import ByteSource, RetryPolicy, Suffix
-from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
+from orcstream.io.loop.tasks import Running, Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.scheduler import FetchReport, FetchScheduler
 
@@ -223,6 +223,10 @@ def watched(watch: Watch | None) -> Iterator[Watch | None]:
 # --- what a file said ------------------------------------------------------------------------------
 
 
+# What an entry takes besides its bytes, about.
+_ENTRY_BYTES = 500
+
+
 class Remembered:
     """Stripe footers and indexes, as they stand in the file, and parsed footers: those that were used last.
 
@@ -254,7 +258,7 @@ class Remembered:
             with self._lock:
                 if range not in self._bytes:
                     self._bytes[range] = memoryview(bytes(data))
-                    self._grow(range.length)
+                    self._grow(range.length + _ENTRY_BYTES)
         return data
 
     def footer(self, range: ByteRange) -> StripeFooter | None:
@@ -274,7 +278,7 @@ class Remembered:
         while self._size > self._limit:
             oldest = next(iter(self._bytes))
             del self._bytes[oldest]
-            self._size -= oldest.length
+            self._size -= oldest.length + _ENTRY_BYTES
             footer = self._footers.pop(oldest, None)
             if footer is not None:
                 self._size -= _size_of(footer)
@@ -332,7 +336,7 @@ class Session:
         self._scheduler = FetchScheduler(source, self.tasks, retry=retry, on_finished=told)
         self._closed = False
         self._closer: asyncio.Task[None] | None = None
-        self._to_stop: dict[object, Callable[[], None]] = {}
+        self._reads: set[Running] = set()  # that have no task
         _open_sessions.add(self)
 
     @property
@@ -393,12 +397,13 @@ class Session:
     def is_closed(self) -> bool:
         return self._closed
 
-    def at_close(self, read: object, stop: Callable[[], None] | None) -> None:
-        """Have `stop` called when the session closes, for a read without a task; None: no more."""
-        if stop is None:
-            self._to_stop.pop(read, None)
-        else:
-            self._to_stop[read] = stop
+    def end_with(self, read: Running) -> None:
+        """Stop a read that has no task when the session closes, and wait for it."""
+        self._reads.add(read)
+
+    def forget(self, read: Running) -> None:
+        """The read has ended."""
+        self._reads.discard(read)
 
     def request_stop(self) -> None:
         """From any thread: end all tasks and close the source, without waiting for it."""
@@ -414,17 +419,20 @@ class Session:
     def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
         self.closing.set()
-        for stop in list(self._to_stop.values()):
-            stop()
+        reads = list(self._reads)
+        for read in reads:
+            read.stop()
         if self._closer is None:
-            self._closer = self._loop.create_task(self._close(), name="orcstream close")
+            self._closer = self._loop.create_task(self._close(reads), name="orcstream close")
             keep_alive(self._closer)
         return self._closer
 
-    async def _close(self) -> None:
+    async def _close(self, reads: Sequence[Running]) -> None:
         try:
             self._scheduler.close()
             await self._tasks.end()
+            for read in reads:
+                await read.wait_stopped()
         finally:
             await until_over(self.source.aclose())
             _open_sessions.discard(self)
