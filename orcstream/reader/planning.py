@@ -6,7 +6,6 @@ done before the first request, so that what is wrong with a question is said at 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
 _OF_MANY_ITEMS = (Kind.LIST, Kind.MAP)
-# So many stripes, or stretches of rows, and so many bytes at most are little.
-_MOST_AT_HAND = 64
-_LITTLE_BYTES = 1 << 20
+_MOST_AT_HAND = 64  # stripes
 _MS_NS = 10**6
 
 
@@ -65,13 +62,13 @@ class ReadPlanner:
     """Plans the reads of one open file."""
 
     def __init__(self, session: Session, file: UnlockedFile, cached: RangeBuffer, times: FileTimes) -> None:
-        self.remembered = Remembered(session.remembered_bytes)
         self._session = session
         self._file = file
         self._tail = file.tail
-        self._starts = [stripe.first_row for stripe in file.tail.footer.stripes]
         self._cached = cached
         self._times = times
+        # Of thousands of columns they take more memory than they spare time.
+        self.remembered = Remembered(0 if self.plans_long else session.remembered_bytes)
 
     @property
     def plans_long(self) -> bool:
@@ -103,8 +100,7 @@ class ReadPlanner:
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
-        row_count = self._rows_of_little(rows, predicate, columns)
-        brief = row_count is not None
+        brief = self._is_at_hand()
         # Two pipelines share the memory.
         late = not brief and shares.limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         if self.plans_long and self._tail.footer.stripes:  # what fewer columns keep is not counted
@@ -167,7 +163,7 @@ class ReadPlanner:
             decode_threads=options.threads,
             brief=brief,
             is_flat=all(node.kind not in _OF_MANY_ITEMS for node in nodes_of(columns.decoded)),
-            value_count=(row_count or 0) * max(1, len(columns.decoded.children)),
+            value_count=self._tail.footer.row_count * max(1, len(columns.decoded.children)),
             late=late_plan,
         )
 
@@ -262,29 +258,12 @@ class ReadPlanner:
         rest = [(first_row, row_count)]
         return rest if rows is None else clip_rows(rows, rest)
 
-    def _rows_of_little(
-        self, rows: Rows | None, predicate: Predicate | None, columns: _Columns
-    ) -> int | None:
-        """About how many rows are decoded by a read that the short way is for; None where it is not."""
-        footer, cached = self._tail.footer, self._cached.range
-        stripes = footer.stripes
-        if self.plans_long:
-            return None
-        is_small = len(stripes) <= _MOST_AT_HAND and self._file.held_statistics is not None
-        if is_small and all(cached.start <= one.offset and one.range.stop <= cached.stop for one in stripes):
-            return footer.row_count
-        cost = self._session.source.cost
-        if not rows or predicate is not None or not cost.is_near or len(rows) > _MOST_AT_HAND:
-            return None
-        first, last = bisect_right(self._starts, rows[0][0]), bisect_right(self._starts, rows[-1][1] - 1)
-        if last - first >= cost.request_cap:
-            return None
-        # Of each stretch whole row groups are decoded, about; without an index, all rows in front of it.
-        stride = footer.row_index_stride or footer.row_count
-        decoded = sum((stop - 1) // stride - start // stride + 1 for start, stop in rows) * stride
-        stored = sum(one.data_length for one in stripes) / max(1, footer.row_count)
-        share = len(nodes_of(columns.decoded)) / footer.schema.column_count
-        return min(decoded, footer.row_count) if decoded * stored * share <= _LITTLE_BYTES else None
+    def _is_at_hand(self) -> bool:
+        """Whether all bytes of a file came with its tail, and it is one that a short way is for."""
+        stripes, cached = self._tail.footer.stripes, self._cached.range
+        if self.plans_long or len(stripes) > _MOST_AT_HAND or self._file.held_statistics is None:
+            return False
+        return all(cached.start <= one.offset and one.range.stop <= cached.stop for one in stripes)
 
     # --- late materialisation ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Small files whose bytes came with their tails, and a few rows of near ones: as the long way reads them."""
+"""Small files whose bytes came with their tails: read in one go, and as the long way reads them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ from pyarrow import orc
 
 import orcstream
 from orcstream import col
-from orcstream.byterange import ByteRange
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.loop import system, uncancelled
 from orcstream.io.loop.tasks import Supervisor
-from orcstream.io.stores.local import source
 from orcstream.reader import brief, planned, planning
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.session import DecodeSpan, ReadStatistics, RequestSpan
@@ -353,115 +351,6 @@ async def test_seeking_and_taking(path: Path) -> None:
                     assert (await anext(stream)).to_pylist()[0] == {"n": row}
             taken = await file.take([2999, 0, 2999], columns=["n"])
             assert [row["n"] for row in taken.to_pylist()] == [2999, 0, 2999]
-
-
-# --- a few rows of a larger file -------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=[1000, 0], ids=["indexes", "no indexes"])
-def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = random.Random(4)
-    path = tmp_path_factory.mktemp("brief") / "large.orc"
-    rows = 24_000 if request.param == 0 else 40_000
-    table = pa.table(
-        {"n": range(rows), "t": [rng.randbytes(9).hex() for _ in range(rows)], "f": [rng.random()] * rows}
-    )
-    with orcstream.blocking.create(path, table.schema, row_index_stride=request.param) as out:
-        for first in range(0, rows, rows // 2):
-            out.write(table.slice(first, rows // 2))
-            out.end_stripe()
-    assert path.stat().st_size > 1 << 17
-    return path
-
-
-@hypothesis.settings(max_examples=share(60))
-@hypothesis.given(
-    columns=st.sampled_from((["n"], ["t", "n"], ["f", "t"])),
-    start=st.integers(0, 7990),
-    count=st.integers(1, 9),
-    row_numbers=st.booleans(),
-)
-async def test_both_ways_find_the_same_rows(
-    large: Path, columns: list[str], start: int, count: int, row_numbers: bool
-) -> None:
-    options: dict[str, Any] = {
-        "columns": columns,
-        "rows": range(start, start + count),
-        "row_numbers": row_numbers,
-    }
-    assert await read(large, True, **options) == await read(large, False, **options)
-
-
-async def test_scattered_rows(large: Path) -> None:
-    rng = random.Random(6)
-    with way(is_short=True):
-        async with orcstream.open(large) as file:
-            numbers = [rng.randrange(file.row_count) for _ in range(10)]
-            plan = await file.explain(columns=["n"], rows=range(numbers[0], numbers[0] + 1))
-            found = await file.take(numbers, columns=["n"])
-            assert [row["n"] for row in found.to_pylist()] == numbers
-            async with file.batches(columns=["n"], rows=range(5, 6)) as stream:
-                assert [len(batch) async for batch in stream] == [1]
-            assert plan.stripe_count == 1
-
-
-async def test_a_plan_says_what_is_asked_for(large: Path) -> None:
-    with way(is_short=True):
-        for row in (3, 7999):
-            observer = Observer()
-            async with orcstream.open(large, observer=observer) as file:
-                rows = range(row, row + 1)
-                plan = await file.explain(rows=rows)
-                observer.told.clear()
-                async with file.batches(rows=rows) as stream:
-                    assert [len(batch) async for batch in stream] == [1]
-                asked = [one[1] for one in observer.told if isinstance(one[1], ByteRange)]
-                planned = [range_ for wave in plan.waves[1:] for range_ in wave.ranges]
-                assert sorted(asked) == sorted(planned)
-                assert stream.stats.request_count == len(planned)
-                assert stream.stats.bytes_read == sum(range_.length for range_ in planned)
-
-
-class Gate:
-    """Holds reads of a local file that are not answered at once."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.go_on = threading.Event(), threading.Event()
-        real = source._read
-
-        def read(descriptor: int, range: ByteRange, url: str) -> Any:
-            self.begun.set()
-            assert self.go_on.wait(60)
-            return real(descriptor, range, url)
-
-        monkeypatch.setattr(source, "_read_cached", lambda *_: None)
-        monkeypatch.setattr(source, "_read", read)
-
-
-@pytest.mark.parametrize("closes", [False, True])
-async def test_it_may_be_cancelled_and_closed_while_it_fetches(
-    large: Path, closes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with way(is_short=True):
-        file = await orcstream.open(large)
-        gate = Gate(monkeypatch)
-        stream = file.batches(rows=range(11, 12), columns=["n"])
-        step = asyncio.ensure_future(anext(stream))
-        assert await asyncio.to_thread(gate.begun.wait, 60)
-        if closes:
-            closing = asyncio.ensure_future(file.aclose())
-            await asyncio.sleep(0.01)
-            gate.go_on.set()
-            with pytest.raises(UsageError, match=r"\bclosed while it was read\b"):
-                await step
-            await closing
-            return
-        step.cancel()
-        gate.go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await step
-        assert (await anext(stream)).to_pylist() == [{"n": 11}]
-        await file.aclose()
 
 
 async def test_a_file_of_another_program(tmp_path: Path) -> None:

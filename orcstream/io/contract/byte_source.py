@@ -272,7 +272,7 @@ class IoOptions:
     hedge: bool = False
     latency_s: float | None = None
     bandwidth: float | None = None
-    remembered_bytes: int = 8 << 20
+    remembered_bytes: int = 2 << 20
 
     def __post_init__(self) -> None:
         check_options(

@@ -202,12 +202,6 @@ class FetchScheduler:
         self._submit_count += 1
         return ticket
 
-    async def fetch(self, range: ByteRange, label: Any = "") -> memoryview:
-        """The bytes of a range, asked for at once and in the caller's task."""
-        ticket = FetchTicket(self, range, 0, None, label)
-        await self._run(ticket)
-        return await ticket.wait()
-
     async def fetch_suffix(self, length: int, label: Any = "") -> Suffix:
         """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured.
 

@@ -336,8 +336,7 @@ class Fetcher:
     async def _prepare(self, work: StripeWork, parts: Sequence[_Fetch], result: _Prepared) -> None:
         """Wait for a stripe's footer, fetch its indexes where they did not come along, and start it."""
         try:
-            held: list[_Held] = [(await self._collect(part), part.lease) for part in parts]
-            held += self._tail
+            held: list[_Held] = [*[(await self._collect(part), part.lease) for part in parts], *self._tail]
             footer_range = work.information.footer_range
             footer = result.footer or joined(footer_range, [buffer for buffer, _ in held])
             self._remembered.put(footer_range, footer)

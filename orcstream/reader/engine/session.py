@@ -268,9 +268,10 @@ class Remembered:
     def put_footer(self, range: ByteRange, footer: StripeFooter) -> StripeFooter:
         """Keep a footer whose bytes are kept; answers it."""
         with self._lock:
-            if range in self._bytes and range not in self._footers:
+            size = _size_of(footer)
+            if 4 * size <= self._limit and range in self._bytes and range not in self._footers:
                 self._footers[range] = footer
-                self._grow(_size_of(footer))
+                self._grow(size)
         return footer
 
     def _grow(self, size: int) -> None:
