@@ -28,9 +28,8 @@ from orcstream.reader.engine.session import ReadStatistics
 from orcstream.reader.engine.stripes import StripeWork
 from orcstream.reader.planned import PlannedRead, ReadingPlan
 
-# Decoding so many values, and decompressing so much, takes about a millisecond.
+# Decoding so many values, or so many bytes of them, takes about a millisecond.
 _AT_ONCE_VALUES = 1 << 16
-_AT_ONCE_BLOCK_BYTES = 4 << 20
 _AT_ONCE_WINDOW_BYTES = 1 << 20
 _AT_ONCE_S = 0.002
 
@@ -70,12 +69,9 @@ class BriefRead(PlannedRead):
     def _takes_a_moment(self) -> bool:
         """Whether all is decoded so soon that no other task of the loop would notice.
 
-        Chunks are decompressed whole. Texts that turn out long are decoded piece by piece, but for a single
-        one that is long itself.
+        Texts that turn out long are decoded piece by piece, but for a single one that is long itself.
         """
-        options, file = self.plan.pipeline, self.plan.stripes.file
-        block_bytes = file.tail.postscript.compression_block_size * options.column_count
-        few = self.plan.value_count <= _AT_ONCE_VALUES and block_bytes <= _AT_ONCE_BLOCK_BYTES
+        few = self.plan.value_count <= _AT_ONCE_VALUES
         return few and self.plan.is_flat and not self.plan.shaper.rest.is_wide
 
     def _bound(self, window_bytes: int) -> None:

@@ -45,6 +45,8 @@ ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
 _OF_MANY_ITEMS = (Kind.LIST, Kind.MAP)
 _MOST_AT_HAND = 64  # stripes
+# Chunks are decompressed whole, whatever is wanted of them.
+_MOST_BLOCK_BYTES = 8 << 20
 _MS_NS = 10**6
 
 
@@ -261,7 +263,10 @@ class ReadPlanner:
     def _is_at_hand(self) -> bool:
         """Whether all bytes of a file came with its tail, and it is one that a short way is for."""
         stripes, cached = self._tail.footer.stripes, self._cached.range
-        if self.plans_long or len(stripes) > _MOST_AT_HAND or self._file.held_statistics is None:
+        block_bytes = self._tail.postscript.compression_block_size * self._tail.footer.schema.column_count
+        if self.plans_long or block_bytes > _MOST_BLOCK_BYTES or len(stripes) > _MOST_AT_HAND:
+            return False
+        if self._file.held_statistics is None:
             return False
         return all(cached.start <= one.offset and one.range.stop <= cached.stop for one in stripes)
 

@@ -339,13 +339,13 @@ class Fetcher:
             held: list[_Held] = [*[(await self._collect(part), part.lease) for part in parts], *self._tail]
             footer_range = work.information.footer_range
             footer = result.footer or joined(footer_range, [buffer for buffer, _ in held])
-            self._remembered.put(footer_range, footer)
             self.plan.control_bytes += footer_range.length
             is_large = self._start.is_large(work, footer)
             wanted = await self._called(is_large, partial(self._start.index_ranges, work, footer))
             indexes = await self._indexes(work, wanted, held)
             is_large = is_large or self._start.is_large(work, footer, sum(range_.length for range_ in wanted))
             result.stripe = await self._called(is_large, partial(self._start.start, work, footer, indexes))
+            self._remembered.put(footer_range, footer)  # it is one
             result.held = held
             if result.stripe is not None:
                 result.windows = await self._windows_of(result.stripe, is_large)
