@@ -73,7 +73,7 @@ cdef extern from *:
     ) {
         Py_ssize_t at = 0, index = 0;
         uint64_t bits = 0;
-        /* 64 bytes are looked at for last bytes, and 8 loaded where a varint begins among them. */
+        /* Last bytes of varints are looked for among 64 bytes; 8 are loaded wherever one begins. */
         while (orc_extracts && index < count && size - at >= 64 + 8) {
             uint64_t more = (uint32_t) _mm256_movemask_epi8(_mm256_loadu_si256((const __m256i*) (data + at)));
             more |= (uint64_t) (uint32_t)

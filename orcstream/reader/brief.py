@@ -145,13 +145,13 @@ class BriefRead(PlannedRead):
         return True
 
     def _choose(self) -> None:
-        """Once: what is pruned is counted."""
+        """Choose stripes. Called once, because it counts the rows that are pruned."""
         self._chosen = self.plan.stripes.works(None)
 
     def _advance(self) -> bool:
-        """Decode and shape what is there until a batch is ready; at the end or before a failure, the rest.
+        """Decode and shape until a batch is ready; at the end or before a failure, of the rows left over.
 
-        Answers whether there is more to be done of it.
+        Returns whether to look again before another stripe is started.
         """
         shaper = self.plan.shaper
         began = time.perf_counter()
@@ -201,7 +201,7 @@ class BriefRead(PlannedRead):
                 index_bytes = sum(range_.length for range_ in wanted)
 
                 def begin() -> None:
-                    """Once: what is pruned is counted."""
+                    """Start the stripe. Called once, because it counts the rows that are pruned."""
                     self._begun = (start.start(work, footer, indexes),)
                     self._fetched.control_bytes += footer_range.length + index_bytes
 

@@ -116,7 +116,7 @@ class FetchTicket:
 
 
 def beyond_end(wanted: ByteRange, file_length: int, url: str) -> ShortRead:
-    """What is wrong with a range that the file has not."""
+    """The error for a range that goes beyond the end of the file."""
     text = f"bytes up to {wanted.stop} were asked for, the file has {file_length}"
     return ShortRead(text, url=url, file_offset=wanted.start)
 

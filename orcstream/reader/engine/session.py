@@ -230,7 +230,7 @@ _ENTRY_BYTES = 500
 class Remembered:
     """Stripe footers and indexes, as they stand in the file, and parsed footers: those that were used last.
 
-    What is encrypted stays so, since parsed footers hold no values.
+    Encrypted indexes stay encrypted. Parsed footers hold no values.
     """
 
     def __init__(self, limit: int) -> None:
